@@ -1,0 +1,1 @@
+//! Drives the turns of a session until a stop reason.

@@ -1,0 +1,409 @@
+//! The entries of a session log: everything that is ever remembered is one of these.
+//!
+//! Every kind here has a place in [`crate::state::SessionState::apply`], which matches them exhaustively. A kind this
+//! build does not know is kept as [`Body::Unknown`], so that an older build never loses what a newer one wrote.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CallRef, Seq, SessionId};
+use crate::message::{
+    Content, ContentHash, Ended, FilePath, Finish, RequestMark, ToolResult, ToolSpec, Usage,
+};
+use crate::state::Checkpoint;
+
+/// The version of the log format that this build writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The version of the projection of a log to a request (see `docs/request-layout.md`).
+pub const PROJECTION: u32 = 1;
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its place in the session.
+    pub seq: Seq,
+    /// When it was written, by the wall clock. Informative only.
+    pub ts: jiff::Timestamp,
+    /// Whose conversation it belongs to.
+    pub lane: Lane,
+    /// What it says.
+    pub body: Body,
+}
+
+/// Whose conversation an entry belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// The session's own.
+    #[default]
+    Main,
+    /// That of a worker, by name: kept in the log, no part of the session's history.
+    Worker(String),
+}
+
+/// What an entry says. The wire name of each kind is its variant in snake case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Opens every segment.
+    Session(SessionHeader),
+    /// The world as the model is told of it; one in every segment.
+    World(World),
+    /// What an earlier segment hands on; second in every segment but the first.
+    Checkpoint(Box<Checkpoint>),
+    /// Which model answers from here on.
+    Model(ModelChoice),
+    /// What the user said.
+    UserPrompt(UserPrompt),
+    /// One attempt of the model at an answer, whole or not.
+    Answer(Answer),
+    /// A command is about to run.
+    ToolIntent(ToolIntent),
+    /// A tool call has ended.
+    ToolResult(ToolResult),
+    /// Text that the runtime adds for the model's attention.
+    Notice(Notice),
+    /// A notification was accepted.
+    Inbox(InboxMessage),
+    /// The user gave a permission.
+    Grant(Grant),
+    /// A compaction was tried.
+    Compaction(Compaction),
+    /// A turn has ended.
+    TurnEnd(TurnEnd),
+    /// A kind, or a version of a kind, that this build does not know.
+    Unknown(Unknown),
+}
+
+/// Opens a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionHeader {
+    /// The version of the log format.
+    pub format: u32,
+    /// The version of the projection.
+    pub projection: u32,
+    /// Whose log this is.
+    pub session: SessionId,
+    /// Which segment this is, from 1.
+    pub segment: u32,
+    /// The workspace.
+    pub cwd: FilePath,
+    /// The session and entry that this one was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Whether another session started this one; such sessions are not offered for resuming.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub child: bool,
+    /// The version of the program that wrote it, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub program: String,
+}
+
+/// Where a session was forked from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The other session.
+    pub session: SessionId,
+    /// The last of its entries that this session shares.
+    pub seq: Seq,
+}
+
+/// The world as the model is told of it at the start of a segment. Its bytes never change within one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    /// The workspace, as the text for the model names it.
+    pub cwd: String,
+    /// The date, as `2026-11-30`.
+    pub date: String,
+    /// Instruction files in the order in which they are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<Instruction>,
+    /// The system text.
+    pub system: String,
+    /// The tools on offer, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+}
+
+/// One instruction file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instruction {
+    /// Where it lies.
+    pub path: FilePath,
+    /// Its text, cut to the limit.
+    pub text: String,
+}
+
+/// Which model answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelChoice {
+    /// `provider/name`, or `script:FILE`.
+    pub model: String,
+    /// The wire format, by its name in the configuration.
+    pub api: String,
+    /// The size of its context window in tokens.
+    pub context_window: u64,
+    /// Other settings that shape its answers, for people who read the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+}
+
+/// What the user said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserPrompt {
+    /// The exact text that is sent.
+    pub text: String,
+    /// The whole text in the session's spill, where `text` is only its head and tail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill: Option<ContentHash>,
+    /// Whether it was said while a turn was running.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steering: bool,
+}
+
+/// One attempt of the model at an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Which model made it, `provider/name`.
+    pub model: String,
+    /// Its blocks in order. For an attempt that failed, what had come until then.
+    pub content: Vec<Content>,
+    /// How its last block ended.
+    pub finish: Finish,
+    /// What the provider counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// How the attempt ended.
+    pub ended: Ended,
+    /// What was sent for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestMark>,
+    /// How long it took, by a monotonic clock.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+impl Answer {
+    /// The calls, in order; a call's place here is its [`CallRef::call`].
+    pub fn calls(&self) -> impl Iterator<Item = &crate::message::ToolCall> {
+        self.content.iter().filter_map(|block| match block {
+            Content::Call(call) => Some(call),
+            Content::Text { .. } | Content::Reasoning { .. } | Content::Opaque { .. } => None,
+        })
+    }
+
+    /// The text blocks, joined.
+    pub fn text(&self) -> String {
+        self.content
+            .iter()
+            .filter_map(|block| match block {
+                Content::Text { text } => Some(text.as_str()),
+                Content::Reasoning { .. } | Content::Call(_) | Content::Opaque { .. } => None,
+            })
+            .collect()
+    }
+}
+
+/// A command is about to run: its process exists and waits for this entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolIntent {
+    /// The answer entry that asked for the call.
+    pub answer: Seq,
+    /// The call's place among that answer's calls.
+    pub call: u32,
+    /// The process as the agent sees it.
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot, so that a reused pid is told apart.
+    pub started: u64,
+}
+
+impl ToolIntent {
+    /// Which call this is of.
+    pub fn call_ref(&self) -> CallRef {
+        CallRef { answer: self.answer, call: self.call }
+    }
+}
+
+/// Text that the runtime adds for the model's attention, exactly as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// What it is about.
+    #[serde(flatten)]
+    pub about: NoticeKind,
+    /// The exact text.
+    pub text: String,
+}
+
+/// What a notice is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// The plan, after it went untouched for some steps.
+    Reminder,
+    /// The unfinished items of the plan, after a compaction.
+    PlanCarried,
+    /// A notification was delivered.
+    Notification {
+        /// The inbox entry that it delivers.
+        inbox: String,
+    },
+    /// The date changed.
+    Date {
+        /// The date from now on.
+        date: String,
+    },
+    /// Instruction files changed.
+    Instructions {
+        /// All instruction files from now on, with the hash of their text.
+        files: Vec<InstructionMark>,
+    },
+    /// A file changed outside since it was read.
+    FileChanged {
+        /// The file.
+        path: FilePath,
+        /// The hash of what it holds now; none if it is gone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<ContentHash>,
+    },
+    /// Something an interceptor added.
+    Interceptor,
+}
+
+/// An instruction file by what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstructionMark {
+    /// Where it lies.
+    pub path: FilePath,
+    /// The hash of its text.
+    pub hash: ContentHash,
+}
+
+/// A notification, durable from here on and delivered later by a [`Notice`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxMessage {
+    /// Its id; a second message of the same id is the same message.
+    pub id: String,
+    /// What it says.
+    pub text: String,
+    /// Whether it starts a turn when none is running.
+    pub wake: bool,
+    /// Who sent it: `program`, `process`, `job`, `child`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+}
+
+/// A permission that the user gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The tool.
+    pub tool: String,
+    /// What may be done with it.
+    pub pattern: String,
+    /// For how long: `once`, `session`, `project`.
+    pub scope: String,
+}
+
+/// A compaction was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Why it was tried.
+    pub reason: String,
+    /// How: `model`, `shrink`, `plain`.
+    pub method: String,
+    /// Estimated tokens before.
+    pub before: u64,
+    /// Estimated tokens after, if it came that far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// What went wrong, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// Why a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model had no more calls.
+    EndTurn,
+    /// The output limit cut an answer.
+    MaxTokens,
+    /// The limit of steps was reached.
+    MaxSteps,
+    /// The limit of cost was reached.
+    MaxCost,
+    /// The limit of time was reached.
+    MaxTime,
+    /// The model or the provider declined.
+    Refusal,
+    /// The user cancelled.
+    Cancelled,
+    /// The model repeated a failing call.
+    RepeatedFailure,
+    /// Plan items stayed unfinished although that was asked for.
+    PlanUnfinished,
+    /// Something failed.
+    Error,
+}
+
+impl StopReason {
+    /// The name used in logs and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StopReason::EndTurn => "end_turn",
+            StopReason::MaxTokens => "max_tokens",
+            StopReason::MaxSteps => "max_steps",
+            StopReason::MaxCost => "max_cost",
+            StopReason::MaxTime => "max_time",
+            StopReason::Refusal => "refusal",
+            StopReason::Cancelled => "cancelled",
+            StopReason::RepeatedFailure => "repeated_failure",
+            StopReason::PlanUnfinished => "plan_unfinished",
+            StopReason::Error => "error",
+        }
+    }
+}
+
+/// A turn has ended. Holds what a listing shows, so that a listing reads only a log's tail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Why.
+    pub stop_reason: StopReason,
+    /// The session in a few words: the beginning of its first prompt.
+    pub title: String,
+    /// How many turns there have been.
+    pub turns: u64,
+    /// Completed items of the plan.
+    pub plan_completed: u32,
+    /// All items of the plan.
+    pub plan_total: u32,
+    /// Totals of the session so far.
+    pub totals: Totals,
+    /// The beginning of the last answer's text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_words: String,
+    /// What failed, where something did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What a session has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Answers received, whole or not.
+    pub answers: u64,
+    /// Tool calls that have a result.
+    pub tool_calls: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// Calls that were denied.
+    #[serde(default)]
+    pub denied: u64,
+}
+
+/// An entry of a kind, or of a version of a kind, that this build does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// The kind's name.
+    pub kind: String,
+    /// Whether a build that does not know it must not write to the session.
+    pub must: bool,
+}

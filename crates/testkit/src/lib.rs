@@ -1,0 +1,1 @@
+//! Doubles for tests: scripted and push-driven models, a wire server, a temporary workspace, a fixed clock.

@@ -1,0 +1,97 @@
+//! The seam between the loop and a tool.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use mainstay_session::message::{ContentHash, ReferencedFile, ToolSpec};
+use mainstay_session::plan::{Plan, PlanInView};
+use tokio_util::sync::CancellationToken;
+
+/// A tool that the model may call.
+pub trait Tool: Send + Sync {
+    /// The tool as the model is told of it. The same bytes at every call.
+    fn spec(&self) -> ToolSpec;
+
+    /// Whether it only reads: adjacent calls of such tools run in parallel, every other call is a barrier.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// Runs one call. `arguments` is the JSON text of an object.
+    ///
+    /// A failure is an `Err` whose text helps the model to do better; it never ends the turn. Must not panic. When
+    /// `context.cancel` fires it returns soon, having left nothing behind.
+    fn run<'a>(
+        &'a self,
+        arguments: &'a str,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+}
+
+/// What a call is given to work with.
+#[derive(Clone)]
+pub struct CallContext {
+    /// The workspace's directory, absolute and resolved; relative paths start here.
+    pub workspace: PathBuf,
+    /// Directories outside the workspace that may be read (the session's spill).
+    pub readable: Vec<PathBuf>,
+    /// The plan in view.
+    pub plan: PlanInView,
+    /// The hash of a file's bytes as the model last read or wrote them, by resolved path.
+    pub seen: Arc<dyn Fn(&Path) -> Option<ContentHash> + Send + Sync>,
+    /// Logs that a command is about to run. The command must not do anything before this returned `Ok`; after `Err` it
+    /// must never run.
+    pub intent: Arc<dyn Fn(StartedProcess) -> Result<(), String> + Send + Sync>,
+    /// The most bytes that a result may have.
+    pub max_result_bytes: usize,
+    /// Fires when the call shall end.
+    pub cancel: CancellationToken,
+}
+
+/// A process that exists but has not begun its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartedProcess {
+    /// The process as the agent sees it.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`); 0 where that is unknown.
+    pub started: u64,
+}
+
+/// What a call brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model reads first: usually one line.
+    pub summary: String,
+    /// The rest of what the model reads.
+    pub content: Option<String>,
+    /// The files the call touched, in order; the last is the most recent.
+    pub referenced_files: Vec<ReferencedFile>,
+    /// The exit code of a command that ran.
+    pub exit_code: Option<i32>,
+    /// The plan after an accepted write. Only the plan tool sets it; for any other tool it is ignored.
+    pub plan: Option<Plan>,
+}
+
+impl From<String> for ToolOutput {
+    fn from(summary: String) -> Self {
+        ToolOutput { summary, ..ToolOutput::default() }
+    }
+}
+
+/// Why a call failed, for the model to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolError {
+    /// What the model reads first: one line that says what happened.
+    pub summary: String,
+    /// The rest: what came, what was expected, what to do.
+    pub content: Option<String>,
+    /// The exit code of a command that ran.
+    pub exit_code: Option<i32>,
+}
+
+impl From<String> for ToolError {
+    fn from(summary: String) -> Self {
+        ToolError { summary, ..ToolError::default() }
+    }
+}
