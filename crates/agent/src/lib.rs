@@ -1,1 +1,28 @@
-//! Drives the turns of a session until a stop reason.
+//! Drives the turns of a session until a stop reason: the loop, permission, notifications.
+//!
+//! An [`Agent`] owns one session. [`Agent::run`] takes a prompt through as many steps as it needs; the path of a turn
+//! is `agent` → `turn` → `step` → `dispatch`, and everything that is said on the way is an entry of the session's log
+//! before it has any effect. Nothing here prints, parses arguments or reads configuration files.
+
+pub mod agent;
+mod closing;
+mod dispatch;
+pub mod event;
+mod excerpt;
+pub mod interceptor;
+pub mod permission;
+pub mod setup;
+mod shared;
+mod step;
+mod surroundings;
+mod turn;
+
+pub use agent::{Agent, Notifier, ResumeError, Resumed};
+pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
+pub use interceptor::{Interceptor, Verdict};
+pub use permission::Approve;
+pub use setup::{Clock, Setup, Surroundings, SurroundingsNow};
+
+pub use mainstay_model as model;
+pub use mainstay_session as session;
+pub use mainstay_tools as tools;

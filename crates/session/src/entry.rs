@@ -3,13 +3,17 @@
 //! Every kind here has a place in [`crate::state::SessionState::apply`], which matches them exhaustively. A kind this
 //! build does not know is kept as [`Body::Unknown`], so that an older build never loses what a newer one wrote.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, RequestMark, ToolResult, ToolSpec, Usage,
 };
-use crate::state::Checkpoint;
+use crate::conversation::Item;
+use crate::recent::RecentFiles;
+use crate::plan::Plan;
 
 /// The version of the log format that this build writes and reads.
 pub const FORMAT: u32 = 1;
@@ -73,6 +77,28 @@ pub enum Body {
     Unknown(Unknown),
 }
 
+impl Body {
+    /// The kind's name in the log.
+    pub fn kind(&self) -> &str {
+        match self {
+            Body::Session(_) => "session",
+            Body::World(_) => "world",
+            Body::Checkpoint(_) => "checkpoint",
+            Body::Model(_) => "model",
+            Body::UserPrompt(_) => "user_prompt",
+            Body::Answer(_) => "answer",
+            Body::ToolIntent(_) => "tool_intent",
+            Body::ToolResult(_) => "tool_result",
+            Body::Notice(_) => "notice",
+            Body::Inbox(_) => "inbox",
+            Body::Grant(_) => "grant",
+            Body::Compaction(_) => "compaction",
+            Body::TurnEnd(_) => "turn_end",
+            Body::Unknown(unknown) => &unknown.kind,
+        }
+    }
+}
+
 /// Opens a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHeader {
@@ -132,6 +158,68 @@ pub struct Instruction {
     pub text: String,
 }
 
+/// A call that failed, by what was called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingCall {
+    /// The hash of the tool's name and arguments.
+    pub call: ContentHash,
+    /// How often it failed in a row.
+    pub times: u32,
+}
+
+/// What one segment hands on to the next: all of the state but the conversation, of which it names what is kept.
+///
+/// The new segment's own header, world and model entries stand beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The conversation to begin with. Its plan writes are text; they change no plan.
+    pub history: Vec<Item>,
+    /// The unfinished items of the plan.
+    pub plan: Plan,
+    /// The files that tools touched last.
+    #[serde(default)]
+    pub recent_files: RecentFiles,
+    /// What each file held when the model last read or wrote it, as pairs, since a path need not be a JSON key.
+    #[serde(default)]
+    pub seen: Vec<(FilePath, ContentHash)>,
+    /// Notifications that wait for delivery.
+    #[serde(default)]
+    pub inbox: Vec<InboxMessage>,
+    /// The ids of all notifications ever accepted.
+    #[serde(default)]
+    pub inbox_ids: BTreeSet<String>,
+    /// Commands that run on.
+    #[serde(default)]
+    pub running: Vec<ToolIntent>,
+    /// Permissions that the user gave.
+    #[serde(default)]
+    pub grants: Vec<Grant>,
+    /// What the session has used.
+    #[serde(default)]
+    pub totals: Totals,
+    /// Compactions that failed since the last that succeeded.
+    #[serde(default)]
+    pub failed_compactions: u32,
+    /// How many turns have begun.
+    #[serde(default)]
+    pub turns: u64,
+    /// Whether a turn goes on.
+    #[serde(default)]
+    pub turn_is_open: bool,
+    /// Whole answers in the turn that goes on.
+    #[serde(default)]
+    pub steps: u64,
+    /// The beginning of the first prompt.
+    #[serde(default)]
+    pub title: String,
+    /// The beginning of the last answer's text.
+    #[serde(default)]
+    pub last_words: String,
+    /// The call that failed last.
+    #[serde(default)]
+    pub failing: Option<FailingCall>,
+}
+
 /// Which model answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelChoice {
@@ -183,22 +271,13 @@ pub struct Answer {
 
 impl Answer {
     /// The calls, in order; a call's place here is its [`CallRef::call`].
-    pub fn calls(&self) -> impl Iterator<Item = &crate::message::ToolCall> {
-        self.content.iter().filter_map(|block| match block {
-            Content::Call(call) => Some(call),
-            Content::Text { .. } | Content::Reasoning { .. } | Content::Opaque { .. } => None,
-        })
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(Content::as_call)
     }
 
     /// The text blocks, joined.
     pub fn text(&self) -> String {
-        self.content
-            .iter()
-            .filter_map(|block| match block {
-                Content::Text { text } => Some(text.as_str()),
-                Content::Reasoning { .. } | Content::Call(_) | Content::Opaque { .. } => None,
-            })
-            .collect()
+        self.content.iter().filter_map(Content::as_text).collect()
     }
 }
 
@@ -226,7 +305,6 @@ impl ToolIntent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// What it is about.
-    #[serde(flatten)]
     pub about: NoticeKind,
     /// The exact text.
     pub text: String,
@@ -265,6 +343,24 @@ pub enum NoticeKind {
     },
     /// Something an interceptor added.
     Interceptor,
+    /// The model is asked to go on, since plan items are unfinished.
+    Continuation,
+}
+
+impl NoticeKind {
+    /// The name used in logs and events.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            NoticeKind::Reminder => "reminder",
+            NoticeKind::PlanCarried => "plan_carried",
+            NoticeKind::Notification { .. } => "notification",
+            NoticeKind::Date { .. } => "date",
+            NoticeKind::Instructions { .. } => "instructions",
+            NoticeKind::FileChanged { .. } => "file_changed",
+            NoticeKind::Interceptor => "interceptor",
+            NoticeKind::Continuation => "continuation",
+        }
+    }
 }
 
 /// An instruction file by what it says.

@@ -4,9 +4,18 @@
 //! [`request`] says what follows from a state; [`log`] alone touches files. Nothing here is asynchronous, and nothing
 //! reads the network, the terminal, the environment or a clock.
 
-pub mod entry;
 pub mod ids;
-pub mod message;
+pub mod lookalike;
 pub mod plan;
-pub mod request;
+pub mod arguments;
+pub mod message;
+pub mod conversation;
+pub mod recent;
+pub mod attention;
+pub mod entry;
+pub mod world;
 pub mod state;
+pub mod line;
+pub mod request;
+pub mod history;
+pub mod log;

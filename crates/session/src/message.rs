@@ -38,6 +38,24 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Content::Text { text } => Some(text),
+            Content::Reasoning { .. } | Content::Call(_) | Content::Opaque { .. } => None,
+        }
+    }
+
+    /// The call of a call block.
+    pub fn as_call(&self) -> Option<&ToolCall> {
+        match self {
+            Content::Call(call) => Some(call),
+            Content::Text { .. } | Content::Reasoning { .. } | Content::Opaque { .. } => None,
+        }
+    }
+}
+
 /// A call of a tool, as the model wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {

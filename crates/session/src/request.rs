@@ -6,7 +6,22 @@
 
 use std::borrow::Cow;
 
-use crate::message::{RequestMark, ToolSpec};
+use crate::arguments::object_or_empty;
+use crate::lookalike::{neutralise, neutralise_arguments};
+use crate::message::{Content, Outcome, RequestMark, ToolResult, ToolSpec};
+use crate::conversation::{Item, Step};
+use crate::state::SessionState;
+use crate::world;
+
+/// What stands in for a result that says nothing.
+const EMPTY_RESULT: &str = "(no output)";
+
+/// What stands in for a result that is not there. A request is built only when every call has one; this keeps the
+/// projection total.
+const NO_RESULT: &str = "(no result)";
+
+/// What introduces a result whose call can no longer be read.
+const ORPHAN: &str = "The record of the call that this tool result answers was damaged and is lost. The result was:";
 
 /// What to ask a model, in the order in which it is told.
 #[derive(Clone, Debug)]
@@ -76,4 +91,91 @@ pub enum Block<'a> {
     },
     /// A block that only its provider understands, as JSON text.
     Opaque(&'a str),
+}
+
+/// The request that follows from a state. Without a world there is no system text and no tool.
+pub fn request(state: &SessionState) -> Request<'_> {
+    let (system, tools, opening) = match &state.world {
+        Some(world) => (world.system.as_str(), world.tools.as_slice(), world::opening(world)),
+        None => ("", [].as_slice(), Vec::new()),
+    };
+    let mut messages: Vec<Message<'_>> = Vec::with_capacity(opening.len() + state.history.len() * 2);
+    messages.extend(opening.into_iter().map(|text| Message::User { text: Cow::Owned(text) }));
+    for item in &state.history {
+        project(item, &mut messages);
+    }
+    Request { system, tools, messages, previous: state.last_request.as_ref() }
+}
+
+fn project<'a>(item: &'a Item, messages: &mut Vec<Message<'a>>) {
+    match item {
+        Item::Prompt { text } => push_user(neutralise(text), messages),
+        Item::Notice { text } => push_user(Cow::Borrowed(text), messages),
+        Item::Step(step) => project_step(step, messages),
+        Item::Orphan(result) => {
+            push_user(Cow::Borrowed(ORPHAN), messages);
+            push_user(Cow::Owned(neutralise(&result.text()).into_owned()), messages);
+        }
+    }
+}
+
+fn push_user<'a>(text: Cow<'a, str>, messages: &mut Vec<Message<'a>>) {
+    if !text.trim().is_empty() {
+        messages.push(Message::User { text });
+    }
+}
+
+fn project_step<'a>(step: &'a Step, messages: &mut Vec<Message<'a>>) {
+    let blocks: Vec<Block<'a>> = step.content.iter().filter_map(block).collect();
+    if blocks.is_empty() {
+        return;
+    }
+    messages.push(Message::Answer { model: &step.model, blocks });
+    for (call_ref, call, result) in step.calls() {
+        messages.push(Message::Result {
+            call: call_ref.call,
+            id: &call.id,
+            name: &call.name,
+            text: result.map_or(Cow::Borrowed(NO_RESULT), result_text),
+            is_error: result.is_none_or(|result| result.outcome != Outcome::Ok),
+        });
+    }
+}
+
+fn block(content: &Content) -> Option<Block<'_>> {
+    match content {
+        Content::Text { text } if text.trim().is_empty() => None,
+        Content::Text { text } => Some(Block::Text(neutralise(text))),
+        Content::Reasoning { text, opaque: None } if text.trim().is_empty() => None,
+        Content::Reasoning { text, opaque } => Some(Block::Reasoning { text, opaque: opaque.as_deref() }),
+        Content::Call(call) => Some(Block::Call {
+            id: &call.id,
+            name: &call.name,
+            arguments: sent_arguments(&call.arguments),
+            opaque: call.opaque.as_deref(),
+        }),
+        Content::Opaque { raw } => Some(Block::Opaque(raw)),
+    }
+}
+
+/// The arguments as they are sent back: the bytes the model wrote, unless they are no object or imitate the runtime.
+fn sent_arguments(raw: &str) -> Cow<'_, str> {
+    match object_or_empty(raw) {
+        Cow::Borrowed(text) => neutralise_arguments(text),
+        Cow::Owned(text) => Cow::Owned(neutralise_arguments(&text).into_owned()),
+    }
+}
+
+fn result_text(result: &ToolResult) -> Cow<'_, str> {
+    let text = match &result.content {
+        None => Cow::Borrowed(result.summary.as_str()),
+        Some(_) => Cow::Owned(result.text()),
+    };
+    if text.trim().is_empty() {
+        return Cow::Borrowed(EMPTY_RESULT);
+    }
+    match text {
+        Cow::Borrowed(text) => neutralise(text),
+        Cow::Owned(text) => Cow::Owned(neutralise(&text).into_owned()),
+    }
 }

@@ -1,7 +1,439 @@
-//! The fold.
+//! The fold: what a session is, as a function of its entries.
+//!
+//! [`SessionState::apply`] is the only way state changes. It cannot fail: any sequence of readable entries, whatever is
+//! missing between them, gives a state. Opening a session applies the entries of its current segment; a running agent
+//! applies each entry as it writes it. So live state equals replayed state at every entry.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Placeholder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {}
+use crate::attention::Attention;
+use crate::conversation::{Item, Step};
+use crate::entry::{
+    Answer, Body, Checkpoint, Entry, FailingCall, Grant, InboxMessage, InstructionMark, Lane, ModelChoice, Notice,
+    NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt, World,
+};
+use crate::ids::{CallRef, Seq};
+use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
+use crate::plan::{self, Plan, PlanInView};
+use crate::recent::RecentFiles;
+
+/// How much of a text is kept as a title or as last words, in characters.
+const EXCERPT: usize = 80;
+
+/// All that is known of a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionState {
+    /// The last entry applied; 0 before the first.
+    pub last_seq: Seq,
+    /// The header of the current segment.
+    pub header: Option<SessionHeader>,
+    /// The world as the segment's opening tells it.
+    pub world: Option<World>,
+    /// The world as the model was last told of it.
+    pub told: Told,
+    /// Which model answers.
+    pub model: Option<ModelChoice>,
+    /// The conversation.
+    pub history: Vec<Item>,
+    /// The plan in view.
+    pub plan: PlanInView,
+    /// The last call whose plan write was accepted.
+    pub plan_written_by: Option<CallRef>,
+    /// When the plan is due to be brought back before the model.
+    pub attention: Attention,
+    /// The files that tools touched last.
+    pub recent_files: RecentFiles,
+    /// What each file held when the model last read or wrote it.
+    pub seen: BTreeMap<FilePath, ContentHash>,
+    /// Notifications that wait for delivery, oldest first.
+    pub inbox: Vec<InboxMessage>,
+    /// The ids of all notifications ever accepted.
+    pub inbox_ids: BTreeSet<String>,
+    /// Commands that were about to run and have no result.
+    pub running: BTreeMap<CallRef, ToolIntent>,
+    /// Permissions that the user gave.
+    pub grants: Vec<Grant>,
+    /// What the session has used.
+    pub totals: Totals,
+    /// Compactions that failed since the last that succeeded.
+    pub failed_compactions: u32,
+    /// How many turns have begun.
+    pub turns: u64,
+    /// Whether a turn has begun and not ended.
+    pub turn_is_open: bool,
+    /// Whole answers in the current turn.
+    pub steps: u64,
+    /// The beginning of the first prompt.
+    pub title: String,
+    /// The beginning of the last answer's text.
+    pub last_words: String,
+    /// What was sent for the last answer.
+    pub last_request: Option<RequestMark>,
+    /// The call that failed last, and how often in a row it failed alike.
+    pub failing: Option<FailingCall>,
+    /// Whether an entry was read that this build must know to write to the session.
+    pub must: Option<String>,
+}
+
+/// The parts of the world that may change while a segment lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The date.
+    pub date: String,
+    /// The instruction files.
+    pub instructions: Vec<InstructionMark>,
+}
+
+impl SessionState {
+    /// Applies one entry.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.last_seq = self.last_seq.max(entry.seq);
+        match entry.lane {
+            Lane::Main => self.apply_main(entry),
+            Lane::Worker(_) => self.apply_worker(&entry.body),
+        }
+    }
+
+    /// The calls of the conversation that have no result, in order.
+    pub fn open_calls(&self) -> Vec<OpenCall> {
+        let mut open = Vec::new();
+        for item in &self.history {
+            let Item::Step(step) = item else { continue };
+            for (call_ref, call, result) in step.calls() {
+                if result.is_none() {
+                    let intent = self.running.get(&call_ref).cloned();
+                    open.push(OpenCall { call_ref, call: call.clone(), intent });
+                }
+            }
+        }
+        open
+    }
+
+    /// All results of the conversation, in the order of their calls.
+    pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.history.iter().flat_map(|item| match item {
+            Item::Step(step) => step.results.iter().flatten().collect::<Vec<_>>(),
+            Item::Orphan(result) => vec![result],
+            Item::Prompt { .. } | Item::Notice { .. } => Vec::new(),
+        })
+    }
+
+    /// The text of the last answer of the conversation; empty if there is none, or it has none.
+    pub fn last_text(&self) -> String {
+        let last = self.history.iter().rev().find_map(|item| match item {
+            Item::Step(step) => Some(step),
+            Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
+        });
+        last.map(Step::text).unwrap_or_default()
+    }
+
+    /// What the next segment begins with, given the conversation that it keeps.
+    pub fn checkpoint(&self, history: Vec<Item>) -> Checkpoint {
+        Checkpoint {
+            history,
+            plan: Plan { items: self.plan.plan.unfinished().cloned().collect() },
+            recent_files: self.recent_files.clone(),
+            seen: self.seen.iter().map(|(path, hash)| (path.clone(), hash.clone())).collect(),
+            inbox: self.inbox.clone(),
+            inbox_ids: self.inbox_ids.clone(),
+            running: self.running.values().cloned().collect(),
+            grants: self.grants.clone(),
+            totals: self.totals,
+            failed_compactions: self.failed_compactions,
+            turns: self.turns,
+            turn_is_open: self.turn_is_open,
+            steps: self.steps,
+            title: self.title.clone(),
+            last_words: self.last_words.clone(),
+            failing: self.failing.clone(),
+        }
+    }
+
+    /// What the end of a turn says of the session.
+    pub fn turn_end(&self, stop_reason: StopReason, error: Option<String>) -> TurnEnd {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        TurnEnd {
+            stop_reason,
+            title: self.title.clone(),
+            turns: self.turns,
+            plan_completed: count(self.plan.plan.completed()),
+            plan_total: count(self.plan.plan.items.len()),
+            totals: self.totals,
+            last_words: self.last_words.clone(),
+            error,
+        }
+    }
+
+    fn apply_main(&mut self, entry: &Entry) {
+        match &entry.body {
+            Body::Session(header) => self.header = Some(header.clone()),
+            Body::World(world) => self.enter_world(world),
+            Body::Checkpoint(checkpoint) => self.restore(checkpoint),
+            Body::Model(model) => self.model = Some(model.clone()),
+            Body::UserPrompt(prompt) => self.hear(prompt),
+            Body::Answer(answer) => self.answered(entry.seq, answer),
+            Body::ToolIntent(intent) => {
+                self.running.insert(intent.call_ref(), intent.clone());
+            }
+            Body::ToolResult(result) => self.ended(result),
+            Body::Notice(notice) => self.noticed(notice),
+            Body::Inbox(message) => {
+                if self.inbox_ids.insert(message.id.clone()) {
+                    self.inbox.push(message.clone());
+                }
+            }
+            Body::Grant(grant) => self.grants.push(grant.clone()),
+            Body::Compaction(compaction) => {
+                self.failed_compactions =
+                    if compaction.failure.is_some() { self.failed_compactions.saturating_add(1) } else { 0 };
+            }
+            Body::TurnEnd(_) => self.turn_is_open = false,
+            Body::Unknown(unknown) => {
+                if unknown.must {
+                    self.must = Some(unknown.kind.clone());
+                }
+            }
+        }
+    }
+
+    /// A worker's conversation costs what it costs and changes nothing else.
+    fn apply_worker(&mut self, body: &Body) {
+        if let Body::Answer(answer) = body {
+            self.count_answer(answer);
+        }
+    }
+
+    fn enter_world(&mut self, world: &World) {
+        self.told = Told {
+            date: world.date.clone(),
+            instructions: world
+                .instructions
+                .iter()
+                .map(|file| InstructionMark { path: file.path.clone(), hash: ContentHash::of(file.text.as_bytes()) })
+                .collect(),
+        };
+        self.world = Some(world.clone());
+    }
+
+    fn restore(&mut self, checkpoint: &Checkpoint) {
+        let kept = checkpoint.clone();
+        self.history = kept.history;
+        self.plan = PlanInView { carried: !kept.plan.items.is_empty(), plan: kept.plan, resends: 0 };
+        self.plan_written_by = None;
+        self.attention = Attention::default();
+        self.recent_files = kept.recent_files;
+        self.seen = kept.seen.into_iter().collect();
+        self.inbox = kept.inbox;
+        self.inbox_ids = kept.inbox_ids;
+        self.running = kept.running.into_iter().map(|intent| (intent.call_ref(), intent)).collect();
+        self.grants = kept.grants;
+        self.totals = kept.totals;
+        self.failed_compactions = kept.failed_compactions;
+        self.turns = kept.turns;
+        self.turn_is_open = kept.turn_is_open;
+        self.steps = kept.steps;
+        self.title = kept.title;
+        self.last_words = kept.last_words;
+        self.failing = kept.failing;
+        self.last_request = None;
+    }
+
+    fn hear(&mut self, prompt: &UserPrompt) {
+        self.open_turn();
+        if self.title.is_empty() {
+            self.title = excerpt(&prompt.text);
+        }
+        self.history.push(Item::Prompt { text: prompt.text.clone() });
+    }
+
+    fn open_turn(&mut self) {
+        if !self.turn_is_open {
+            self.turn_is_open = true;
+            self.turns = self.turns.saturating_add(1);
+            self.steps = 0;
+            self.failing = None;
+        }
+    }
+
+    fn count_answer(&mut self, answer: &Answer) {
+        self.totals.answers = self.totals.answers.saturating_add(1);
+        if let Some(usage) = answer.usage {
+            self.totals.usage.add(usage);
+        }
+    }
+
+    fn answered(&mut self, seq: Seq, answer: &Answer) {
+        self.count_answer(answer);
+        if answer.request.is_some() {
+            self.last_request.clone_from(&answer.request);
+        }
+        let content = match answer.ended {
+            Ended::Complete => answer.content.clone(),
+            Ended::Cancelled => text_only(&answer.content),
+            Ended::Failed { .. } => return,
+        };
+        let step = Step::new(seq, answer.model.clone(), content);
+        if !step.results.is_empty() {
+            self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
+        }
+        if answer.ended == Ended::Complete {
+            self.steps = self.steps.saturating_add(1);
+        }
+        let words = excerpt(&answer.text());
+        if !words.is_empty() {
+            self.last_words = words;
+        }
+        self.history.push(Item::Step(step));
+    }
+
+    /// Takes in a result. The first result of a call counts; any later one changes nothing.
+    fn ended(&mut self, result: &ToolResult) {
+        self.running.remove(&result.call_ref());
+        let Some(step) = self.step_mut(result.answer) else {
+            self.totals.tool_calls = self.totals.tool_calls.saturating_add(1);
+            if let (Outcome::Ok, Some(plan)) = (result.outcome, &result.plan) {
+                self.write_plan(result.call_ref(), plan.clone());
+            }
+            self.remember_files(result);
+            self.touch_files(result);
+            self.history.push(Item::Orphan(result.clone()));
+            return;
+        };
+        let call = step.call_at(result.call).cloned();
+        let (Some(call), Some(slot @ None)) = (call, step.results.get_mut(result.call as usize)) else { return };
+        *slot = Some(result.clone());
+        let is_closed = step.results.iter().all(Option::is_some);
+        self.count_result(&call, result);
+        let written = accepted_plan(&call, result);
+        let is_written = written.is_some();
+        if let Some(plan) = written {
+            self.write_plan(result.call_ref(), plan);
+        }
+        self.attention.result(is_written, self.plan.plan.has_unfinished());
+        self.remember_files(result);
+        if is_closed {
+            self.touch_files_of_step(result.answer);
+        }
+    }
+
+    fn step_mut(&mut self, answer: Seq) -> Option<&mut Step> {
+        self.history.iter_mut().rev().find_map(|item| match item {
+            Item::Step(step) if step.answer == answer => Some(step),
+            Item::Step(_) | Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
+        })
+    }
+
+    fn count_result(&mut self, call: &ToolCall, result: &ToolResult) {
+        self.totals.tool_calls = self.totals.tool_calls.saturating_add(1);
+        if result.outcome == Outcome::Denied {
+            self.totals.denied = self.totals.denied.saturating_add(1);
+        }
+        let has_failed = match result.outcome {
+            Outcome::Ok => false,
+            Outcome::Error | Outcome::Denied => true,
+            Outcome::Interrupted => return,
+        };
+        let what = ContentHash::of(format!("{}\n{}", call.name, call.arguments).as_bytes());
+        self.failing = match self.failing.take() {
+            _ if !has_failed => None,
+            Some(failing) if failing.call == what => {
+                Some(FailingCall { times: failing.times.saturating_add(1), ..failing })
+            }
+            Some(_) | None => Some(FailingCall { call: what, times: 1 }),
+        };
+    }
+
+    /// Makes `plan` the plan in view, unless a later call of the same answer has already written it: of two writes in
+    /// one answer the one that stands later holds, whichever ended first.
+    fn write_plan(&mut self, by: CallRef, plan: Plan) {
+        if self.plan_written_by.is_some_and(|last| last.answer == by.answer && last > by) {
+            return;
+        }
+        let is_resend = self.plan.plan == plan && !self.plan.carried;
+        let resends = if is_resend { self.plan.resends.saturating_add(1) } else { 0 };
+        self.plan = PlanInView { plan, carried: false, resends };
+        self.plan_written_by = Some(by);
+    }
+
+    /// What the model has seen of a file holds from the moment the call ended.
+    fn remember_files(&mut self, result: &ToolResult) {
+        if result.outcome != Outcome::Ok {
+            return;
+        }
+        for file in &result.referenced_files {
+            if let Some(hash) = &file.hash {
+                self.seen.insert(file.path.clone(), hash.clone());
+            }
+        }
+    }
+
+    fn touch_files(&mut self, result: &ToolResult) {
+        if result.outcome == Outcome::Ok {
+            for file in &result.referenced_files {
+                self.recent_files.touch(file.clone());
+            }
+        }
+    }
+
+    /// Recency goes by the order of the calls, whichever ended first, so it is settled when the last has ended.
+    fn touch_files_of_step(&mut self, answer: Seq) {
+        let results: Vec<ToolResult> =
+            self.step_mut(answer).map(|step| step.results.iter().flatten().cloned().collect()).unwrap_or_default();
+        for result in &results {
+            self.touch_files(result);
+        }
+    }
+
+    fn noticed(&mut self, notice: &Notice) {
+        match &notice.about {
+            NoticeKind::Reminder => self.attention.reminded(),
+            NoticeKind::Notification { inbox } => {
+                self.inbox.retain(|message| message.id != *inbox);
+                self.open_turn();
+            }
+            NoticeKind::Date { date } => self.told.date.clone_from(date),
+            NoticeKind::Instructions { files } => self.told.instructions.clone_from(files),
+            NoticeKind::PlanCarried
+            | NoticeKind::FileChanged { .. }
+            | NoticeKind::Interceptor
+            | NoticeKind::Continuation => {}
+        }
+        self.history.push(Item::Notice { text: notice.text.clone() });
+    }
+}
+
+/// A call that has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Which call.
+    pub call_ref: CallRef,
+    /// What was called.
+    pub call: ToolCall,
+    /// The command that was about to run, if it came that far.
+    pub intent: Option<ToolIntent>,
+}
+
+/// The plan that an accepted write made. The canonical plan in the result is authoritative; arguments are decoded only
+/// where an older log has none, and ignored where they no longer fit.
+fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
+    if result.outcome != Outcome::Ok || !plan::is_plan_tool(&call.name) {
+        return None;
+    }
+    result.plan.clone().or_else(|| plan::from_arguments(&call.arguments))
+}
+
+fn text_only(content: &[Content]) -> Vec<Content> {
+    let is_text = |block: &&Content| matches!(block, Content::Text { text } if !text.trim().is_empty());
+    content.iter().filter(is_text).cloned().collect()
+}
+
+fn excerpt(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let mut short: String = line.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();
+    if line.chars().count() > EXCERPT {
+        short.push('…');
+    }
+    short
+}

@@ -5,4 +5,4 @@
 
 pub mod tool;
 
-pub use tool::{CallContext, StartedProcess, Tool, ToolError, ToolOutput};
+pub use tool::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};

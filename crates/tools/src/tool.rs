@@ -13,9 +13,9 @@ pub trait Tool: Send + Sync {
     /// The tool as the model is told of it. The same bytes at every call.
     fn spec(&self) -> ToolSpec;
 
-    /// Whether it only reads: adjacent calls of such tools run in parallel, every other call is a barrier.
-    fn is_read_only(&self) -> bool {
-        false
+    /// What a call of it may do. The same at every call.
+    fn kind(&self) -> ToolKind {
+        ToolKind::Other
     }
 
     /// Runs one call. `arguments` is the JSON text of an object.
@@ -27,6 +27,21 @@ pub trait Tool: Send + Sync {
         arguments: &'a str,
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+}
+
+/// What a call of a tool may do: decides what runs in parallel and what needs permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ToolKind {
+    /// It only reads. Adjacent calls of such tools run in parallel; every other call is a barrier.
+    Read,
+    /// It changes files in the workspace.
+    Edit,
+    /// It runs commands.
+    Command,
+    /// It writes the session plan.
+    Plan,
+    /// Whatever an embedding program made it for.
+    Other,
 }
 
 /// What a call is given to work with.

@@ -1,0 +1,236 @@
+//! The owner of one session.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mainstay_session::entry::{
+    Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, StopReason, World,
+};
+use mainstay_session::history::History;
+use mainstay_session::ids::SessionId;
+use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError};
+use mainstay_session::message::{FilePath, ToolResult};
+use mainstay_session::state::{OpenCall, SessionState};
+use mainstay_session::world::system_text;
+use mainstay_tools::ToolKind;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::closing;
+use crate::event::TurnReport;
+use crate::setup::{Clock, Setup};
+use crate::shared::SharedLog;
+use crate::turn::Turn;
+
+/// Owns one session: its log, its model, its tools and the loop.
+pub struct Agent {
+    setup: Setup,
+    log: SharedLog,
+    woken: Arc<Notify>,
+}
+
+/// What was found when a session was resumed.
+#[derive(Debug)]
+pub struct Resumed {
+    /// What of the log could not be read.
+    pub damage: Vec<Damage>,
+    /// Calls that were in flight, with the result that each was given.
+    pub closed: Vec<(OpenCall, ToolResult)>,
+    /// Whether the last turn had not ended.
+    pub was_interrupted: bool,
+}
+
+/// Why a session could not be resumed.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// It could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It was opened, and what had been in flight could not be logged.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+impl Agent {
+    /// Begins a new session.
+    ///
+    /// # Errors
+    ///
+    /// If its folder cannot be made.
+    pub fn create(setup: Setup) -> Result<Agent, CreateError> {
+        let now = (setup.clock)();
+        let random = *uuid::Uuid::new_v4().as_bytes();
+        let mut ten = [0; 10];
+        ten.copy_from_slice(&random[..10]);
+        let header = SessionHeader {
+            format: FORMAT,
+            projection: PROJECTION,
+            session: SessionId::new(now, ten),
+            segment: 1,
+            cwd: FilePath(setup.workspace.clone()),
+            parent: None,
+            child: setup.is_child,
+            program: setup.program.clone(),
+        };
+        let first = vec![Body::World(world(&setup)), Body::Model(choice(&setup))];
+        let log = Log::create(&setup.data_home, header, first, setup.durability, now)?;
+        Ok(Agent::new(setup, log))
+    }
+
+    /// Goes on with the session in `dir`. What was in flight when it stopped gets an honest result, which is logged.
+    ///
+    /// # Errors
+    ///
+    /// If another process holds the session, if it cannot be read, or if it cannot be written.
+    pub fn resume(dir: &Path, setup: Setup) -> Result<(Agent, Resumed), ResumeError> {
+        let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
+        let agent = Agent::new(setup, log);
+        let (closed, was_interrupted) = agent.close_what_was_in_flight()?;
+        agent.enter()?;
+        Ok((agent, Resumed { damage: opening.damage, closed, was_interrupted }))
+    }
+
+    fn new(setup: Setup, log: Log) -> Self {
+        let log = SharedLog::new(log, setup.clock.clone());
+        Agent { setup, log, woken: Arc::new(Notify::new()) }
+    }
+
+    /// Takes a prompt through as many steps as it needs.
+    ///
+    /// When `cancel` fires, the running step is cancelled, its calls get results, and the turn ends as cancelled. What
+    /// fails is in the report.
+    pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> TurnReport {
+        self.turn(cancel).run(Some(prompt)).await
+    }
+
+    /// Runs a turn without a prompt if a waking notification waits; none otherwise.
+    pub async fn wake(&mut self, cancel: &CancellationToken) -> Option<TurnReport> {
+        let is_woken = self.log.read(|state| state.inbox.iter().any(|message| message.wake));
+        if is_woken { Some(self.turn(cancel).run(None).await) } else { None }
+    }
+
+    /// Waits until a waking notification is accepted. One that came since the last wait counts.
+    pub async fn woken(&self) {
+        self.woken.notified().await;
+    }
+
+    /// A handle that accepts notifications, also while a turn runs.
+    pub fn notifier(&self) -> Notifier {
+        Notifier { log: self.log.clone(), woken: self.woken.clone() }
+    }
+
+    /// The history of the current segment: exactly what requests hold.
+    pub fn get_history(&self) -> History {
+        self.log.read(History::of)
+    }
+
+    /// Looks at the session's state.
+    pub fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {
+        self.log.read(look)
+    }
+
+    /// The session's id; none if its header is lost.
+    pub fn session_id(&self) -> Option<SessionId> {
+        self.log.read(|state| state.header.as_ref().map(|header| header.session.clone()))
+    }
+
+    /// The session's folder.
+    pub fn dir(&self) -> PathBuf {
+        self.log.lock().dir().to_owned()
+    }
+
+    /// What the agent works with.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
+        Turn { setup: &self.setup, log: &self.log, cancel }
+    }
+
+    fn close_what_was_in_flight(&self) -> Result<(Vec<(OpenCall, ToolResult)>, bool), AppendError> {
+        let (open_calls, was_interrupted) = self.log.read(|state| (state.open_calls(), state.turn_is_open));
+        let mut closed = Vec::new();
+        for open in open_calls {
+            let result = closing::after_the_agent_ended(&open, self.kind(&open.call.name));
+            self.log.append(Body::ToolResult(result.clone()))?;
+            closed.push((open, result));
+        }
+        if was_interrupted {
+            let error = "the agent ended before the turn did".to_owned();
+            let end = self.log.read(|state| state.turn_end(StopReason::Error, Some(error)));
+            self.log.append(Body::TurnEnd(end))?;
+        }
+        Ok((closed, was_interrupted))
+    }
+
+    /// Logs what is different from the last time: another model, or a world where the log has lost its own.
+    fn enter(&self) -> Result<(), AppendError> {
+        if self.log.read(|state| state.world.is_none()) {
+            self.log.append(Body::World(world(&self.setup)))?;
+        }
+        let choice = choice(&self.setup);
+        if self.log.read(|state| state.model.as_ref() != Some(&choice)) {
+            self.log.append(Body::Model(choice))?;
+        }
+        Ok(())
+    }
+
+    fn kind(&self, name: &str) -> Option<ToolKind> {
+        let tool = self.setup.tools.iter().find(|tool| tool.spec().name == name);
+        tool.map(|tool| tool.kind())
+    }
+}
+
+/// Accepts notifications for an agent. What it accepted is durable and delivered once, in order, before the next
+/// request.
+#[derive(Clone)]
+pub struct Notifier {
+    log: SharedLog,
+    woken: Arc<Notify>,
+}
+
+impl Notifier {
+    /// Accepts a notification. A waking one makes an idle agent's [`Agent::woken`] return; a silent one waits for the
+    /// next turn.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be logged; then it is not accepted.
+    pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
+        let id = uuid::Uuid::new_v4().hyphenated().to_string();
+        let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };
+        self.log.append(Body::Inbox(message))?;
+        self.log.sync()?;
+        if wake {
+            self.woken.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// The time by the system's clock.
+pub fn system_clock() -> Clock {
+    Arc::new(jiff::Timestamp::now)
+}
+
+fn world(setup: &Setup) -> World {
+    let now = (setup.surroundings)();
+    let has_plan = setup.tools.iter().any(|tool| tool.kind() == ToolKind::Plan);
+    World {
+        cwd: setup.workspace.display().to_string(),
+        date: now.date,
+        instructions: now.instructions,
+        system: system_text(has_plan),
+        tools: setup.tools.iter().map(|tool| tool.spec()).collect(),
+    }
+}
+
+fn choice(setup: &Setup) -> ModelChoice {
+    ModelChoice {
+        model: setup.model.name().to_owned(),
+        api: setup.model.api().to_owned(),
+        context_window: setup.model.context_window(),
+        effort: None,
+    }
+}

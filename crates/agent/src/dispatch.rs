@@ -1,0 +1,318 @@
+//! Runs the calls of one answer.
+//!
+//! Adjacent calls that only read run in parallel; every other call waits for those before it and is waited for by
+//! those behind it. Each result is logged when its call ends, so a finished sibling survives a crash; the fold puts
+//! them in order. A call that cannot run has a result too, one that helps.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use mainstay_session::arguments::{object_text, parse_arguments};
+use mainstay_session::entry::{Answer, Body, ToolIntent};
+use mainstay_session::ids::{CallRef, Seq};
+use mainstay_session::log::AppendError;
+use mainstay_session::lookalike::restore_arguments;
+use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
+use mainstay_session::plan;
+use mainstay_session::state::OpenCall;
+use mainstay_tools::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use tokio_util::sync::CancellationToken;
+
+use crate::closing;
+use crate::event::{Event, plan_changes};
+use crate::excerpt;
+use crate::interceptor::Verdict;
+use crate::permission::judge;
+use crate::setup::Setup;
+use crate::shared::SharedLog;
+
+/// The most bytes of a result, whatever the window.
+const MAX_RESULT: usize = 50 << 10;
+
+/// Bytes per token, for what no provider has counted yet. It errs on the safe side.
+const BYTES_PER_TOKEN: f64 = 3.5;
+
+/// What the calls of one answer are run with.
+pub(crate) struct Dispatch<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) log: &'a SharedLog,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) step: u64,
+}
+
+impl Dispatch<'_> {
+    /// Runs the calls of the answer that stands at `seq`. On return every call has a result in the log.
+    ///
+    /// # Errors
+    ///
+    /// If a result cannot be logged; then no further call is begun.
+    pub(crate) async fn run(&self, seq: Seq, answer: &Answer) -> Result<(), AppendError> {
+        let calls: Vec<(CallRef, &ToolCall)> = (0u32..)
+            .zip(answer.calls())
+            .map(|(call, tool_call)| (CallRef { answer: seq, call }, tool_call))
+            .collect();
+        if let Some(fault) = why_none_may_run(answer) {
+            for (call_ref, call) in &calls {
+                let result = self.finish(*call_ref, call, Ended::unrun(Outcome::Error, fault.of(call)))?;
+                self.tell(call, result);
+            }
+            return Ok(());
+        }
+        for group in groups(&calls, |call| self.kind(call)) {
+            let results = join_all(group.iter().map(|(call_ref, call)| self.run_call(*call_ref, call))).await;
+            results.into_iter().collect::<Result<Vec<()>, AppendError>>()?;
+        }
+        Ok(())
+    }
+
+    async fn run_call(&self, call_ref: CallRef, call: &ToolCall) -> Result<(), AppendError> {
+        if self.cancel.is_cancelled() {
+            let open = OpenCall { call_ref, call: call.clone(), intent: None };
+            let result = closing::never_begun(&open);
+            self.log.append(Body::ToolResult(result.clone()))?;
+            self.tell(call, result);
+            return Ok(());
+        }
+        self.emit(Event::ToolStarted { step: self.step, call: call.clone() });
+        let before = self.log.read(|state| state.plan.clone());
+        let begun = Instant::now();
+        let ended = match self.admit(call) {
+            Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments).await,
+            Err(refusal) => refusal,
+        };
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended })?;
+        self.tell(call, result);
+        let view = self.log.read(|state| state.plan.clone());
+        if view != before {
+            let changes = plan_changes(&before.plan, &view.plan);
+            self.emit(Event::Plan { view, changes });
+        }
+        Ok(())
+    }
+
+    /// Finds the tool, reads the arguments and asks for permission.
+    fn admit(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, String), Ended> {
+        let tool = self.tool(&call.name).ok_or_else(|| self.unknown_tool(&call.name))?;
+        let arguments = object_text(&call.arguments).map_err(|fault| {
+            Ended::unrun(Outcome::Error, format!("The arguments of `{}` cannot be read: {fault}", call.name))
+        })?;
+        if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
+            return Err(Ended::unrun(Outcome::Denied, reason));
+        }
+        Ok((tool, restore_arguments(&arguments).into_owned()))
+    }
+
+    fn verdict(&self, call: &ToolCall, kind: ToolKind) -> Verdict {
+        let denied = |verdict: &Verdict| matches!(verdict, Verdict::Deny { .. });
+        let asked =
+            self.setup.interceptors.iter().map(|interceptor| interceptor.pre_tool_call(call)).find(denied);
+        asked.unwrap_or_else(|| judge(self.setup.approve, kind))
+    }
+
+    async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str) -> Ended {
+        let context = self.context(call_ref);
+        match tool.run(arguments, &context).await {
+            Ok(output) => Ended::ok(output, tool.kind()),
+            Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
+            Err(error) => Ended::failed(Outcome::Error, error),
+        }
+    }
+
+    fn context(&self, call_ref: CallRef) -> CallContext {
+        let log = self.log.clone();
+        let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
+        let log = self.log.clone();
+        let CallRef { answer, call } = call_ref;
+        let intent = move |StartedProcess { pid, started }: StartedProcess| {
+            let intent = ToolIntent { answer, call, pid, started };
+            log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
+        };
+        CallContext {
+            workspace: self.setup.workspace.clone(),
+            readable: vec![self.log.lock().dir().join("spill")],
+            plan: self.log.read(|state| state.plan.clone()),
+            seen: Arc::new(seen),
+            intent: Arc::new(intent),
+            max_result_bytes: self.max_result(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    fn max_result(&self) -> usize {
+        share_of_window(self.setup.model.context_window(), 4).min(MAX_RESULT)
+    }
+
+    /// Logs what a call brought.
+    fn finish(&self, call_ref: CallRef, call: &ToolCall, ended: Ended) -> Result<ToolResult, AppendError> {
+        // A tool keeps to its cap itself; this is for those that do not. Its own note on what it left out must not
+        // count against it.
+        let max = self.max_result() + self.max_result() / 4;
+        let content = match ended.content {
+            Some(text) => Some(excerpt::fit(text, max, "This result", &self.log.lock())?.0),
+            None => None,
+        };
+        let result = ToolResult {
+            answer: call_ref.answer,
+            call: call_ref.call,
+            call_id: call.id.clone(),
+            outcome: ended.outcome,
+            summary: ended.summary,
+            content,
+            referenced_files: ended.output.referenced_files,
+            duration_ms: ended.duration_ms,
+            exit_code: ended.output.exit_code,
+            plan: ended.output.plan,
+        };
+        self.log.append(Body::ToolResult(result.clone()))?;
+        Ok(result)
+    }
+
+    fn tell(&self, call: &ToolCall, result: ToolResult) {
+        for interceptor in &self.setup.interceptors {
+            interceptor.post_tool_call(call, &result);
+        }
+        self.emit(Event::ToolCompleted { step: self.step, call: call.clone(), result });
+    }
+
+    fn emit(&self, event: Event) {
+        (self.setup.on_event)(&event);
+    }
+
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let is_it = |tool: &&Arc<dyn Tool>| {
+            tool.spec().name == name || (tool.kind() == ToolKind::Plan && plan::is_plan_tool(name))
+        };
+        self.setup.tools.iter().find(is_it).cloned()
+    }
+
+    fn kind(&self, call: &ToolCall) -> Option<ToolKind> {
+        self.tool(&call.name).map(|tool| tool.kind())
+    }
+
+    fn unknown_tool(&self, name: &str) -> Ended {
+        let mut names: Vec<String> = self.setup.tools.iter().map(|tool| tool.spec().name).collect();
+        names.sort_by_key(|known| distance(&plain(name), known));
+        let shown: String = name.chars().take(60).collect();
+        Ended::unrun(
+            Outcome::Error,
+            format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", ")),
+        )
+    }
+}
+
+/// How many bytes one part in `parts` of a context window holds.
+pub(crate) fn share_of_window(window: u64, parts: u64) -> usize {
+    // Precision is of no matter here: windows are far below 2^52 tokens.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bytes = (window as f64 * BYTES_PER_TOKEN / parts as f64) as usize;
+    bytes
+}
+
+/// What a call brought, before it is logged.
+struct Ended {
+    outcome: Outcome,
+    summary: String,
+    content: Option<String>,
+    output: ToolOutput,
+    duration_ms: u64,
+}
+
+impl Ended {
+    fn ok(output: ToolOutput, kind: ToolKind) -> Self {
+        // Only the plan tool writes the plan, whatever another one says.
+        let plan = output.plan.filter(|_| kind == ToolKind::Plan);
+        let output = ToolOutput { plan, ..output };
+        Ended {
+            outcome: Outcome::Ok,
+            summary: output.summary.clone(),
+            content: output.content.clone(),
+            output,
+            duration_ms: 0,
+        }
+    }
+
+    fn failed(outcome: Outcome, error: ToolError) -> Self {
+        let output = ToolOutput { exit_code: error.exit_code, ..ToolOutput::default() };
+        Ended { outcome, summary: error.summary, content: error.content, output, duration_ms: 0 }
+    }
+
+    fn unrun(outcome: Outcome, summary: String) -> Self {
+        Ended { outcome, summary, content: None, output: ToolOutput::default(), duration_ms: 0 }
+    }
+}
+
+/// Why no call of an answer may run.
+enum NoneMayRun {
+    /// The output limit cut the answer.
+    Cut,
+    /// The provider ended it as refused.
+    Refused,
+    /// Some call's arguments cannot be read.
+    Unreadable,
+}
+
+fn why_none_may_run(answer: &Answer) -> Option<NoneMayRun> {
+    match answer.finish {
+        Finish::MaxTokens => Some(NoneMayRun::Cut),
+        Finish::Refusal => Some(NoneMayRun::Refused),
+        Finish::EndTurn | Finish::ToolCalls | Finish::Unknown => answer
+            .calls()
+            .any(|call| parse_arguments(&call.arguments).is_err())
+            .then_some(NoneMayRun::Unreadable),
+    }
+}
+
+impl NoneMayRun {
+    /// What the model reads for one of the calls.
+    fn of(&self, call: &ToolCall) -> String {
+        match (self, parse_arguments(&call.arguments)) {
+            (NoneMayRun::Cut, _) => {
+                "Not run: the output limit cut the answer. Send smaller calls, one at a time; write a large file in \
+                 several edits."
+                    .to_owned()
+            }
+            (NoneMayRun::Refused, _) => "Not run: the provider ended the answer as refused.".to_owned(),
+            (NoneMayRun::Unreadable, Err(fault)) => {
+                format!("Not run: the arguments of `{}` cannot be read: {fault}", call.name)
+            }
+            (NoneMayRun::Unreadable, Ok(_)) => {
+                "Not run: the arguments of another call in the same answer could not be read. Send this one again."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Splits calls into groups: a run of adjacent reads is one, every other call is one of its own.
+fn groups<'a>(
+    calls: &'a [(CallRef, &'a ToolCall)],
+    kind: impl Fn(&ToolCall) -> Option<ToolKind>,
+) -> Vec<&'a [(CallRef, &'a ToolCall)]> {
+    let reads = |call: &ToolCall| kind(call) == Some(ToolKind::Read);
+    calls.chunk_by(|(_, a), (_, b)| reads(a) && reads(b)).collect()
+}
+
+/// A tool's name without what models put around it: `functions.read` and `Read file` mean `read`.
+fn plain(name: &str) -> String {
+    let last = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    last.chars().take(60).flat_map(char::to_lowercase).collect()
+}
+
+/// How many characters must be put in, left out or changed to make `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,183 @@
+//! What an agent tells its front end while a turn runs.
+
+use std::time::Duration;
+
+use mainstay_session::entry::{Answer, Notice, StopReason, Totals};
+use mainstay_session::message::{ErrorClass, ToolCall, ToolResult, Usage};
+use mainstay_session::plan::{Plan, PlanInView};
+
+/// Something that happened. What is told here is in the log by then, deltas and retries excepted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A turn began.
+    TurnStarted,
+    /// A piece of the answer's text, for display only.
+    TextDelta(String),
+    /// A piece of the answer's reasoning, for display only.
+    ReasoningDelta(String),
+    /// An attempt at an answer ended, whole or not.
+    Answer {
+        /// The step within the turn, from 1.
+        step: u64,
+        /// What came.
+        answer: Answer,
+    },
+    /// A request failed and is sent again.
+    Retry {
+        /// What kind of failure it was.
+        class: ErrorClass,
+        /// What the provider said.
+        message: String,
+        /// How long is waited first.
+        delay: Duration,
+    },
+    /// A tool call begins.
+    ToolStarted {
+        /// The step within the turn.
+        step: u64,
+        /// The call.
+        call: ToolCall,
+    },
+    /// A tool call ended.
+    ToolCompleted {
+        /// The step within the turn.
+        step: u64,
+        /// The call.
+        call: ToolCall,
+        /// What it brought.
+        result: ToolResult,
+    },
+    /// The plan changed.
+    Plan {
+        /// The plan in view.
+        view: PlanInView,
+        /// What is different from before.
+        changes: Vec<PlanChange>,
+    },
+    /// The runtime added text to the history.
+    Notice(Notice),
+    /// A turn ended.
+    TurnCompleted(TurnReport),
+}
+
+/// How a turn came out.
+#[derive(Clone, Debug)]
+pub struct TurnReport {
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// What failed, for [`StopReason::Error`] and [`StopReason::Refusal`].
+    pub failure: Option<TurnFailure>,
+    /// What the turn used.
+    pub usage: Usage,
+    /// Calls that were denied in this turn.
+    pub denied: u64,
+    /// The text of the last whole answer.
+    pub text: String,
+    /// The plan at the end.
+    pub plan: PlanInView,
+    /// Totals of the session.
+    pub totals: Totals,
+}
+
+/// What ended a turn that failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TurnFailure {
+    /// The model could not be asked, or did not answer.
+    Model {
+        /// What kind of failure it was.
+        class: ErrorClass,
+        /// What the provider said.
+        message: String,
+        /// How long the provider asks to wait, where it does.
+        retry_after: Option<Duration>,
+    },
+    /// The session log could not be written.
+    Log {
+        /// What happened.
+        message: String,
+    },
+}
+
+impl TurnFailure {
+    /// What happened, in one line.
+    pub fn message(&self) -> &str {
+        match self {
+            TurnFailure::Model { message, .. } | TurnFailure::Log { message } => message,
+        }
+    }
+
+    /// The name of its kind, for events.
+    pub fn class(&self) -> &'static str {
+        match self {
+            TurnFailure::Model { class, .. } => class.as_str(),
+            TurnFailure::Log { .. } => "log",
+        }
+    }
+
+    /// How long the provider asks to wait, where it does.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            TurnFailure::Model { retry_after, .. } => *retry_after,
+            TurnFailure::Log { .. } => None,
+        }
+    }
+}
+
+/// One difference between two plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanChange {
+    /// The item.
+    pub id: String,
+    /// What happened to it.
+    pub kind: PlanChangeKind,
+}
+
+/// What happened to an item of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanChangeKind {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Its status is another.
+    Status,
+    /// Its text is another.
+    Text,
+}
+
+impl PlanChangeKind {
+    /// The name used in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PlanChangeKind::Added => "added",
+            PlanChangeKind::Removed => "removed",
+            PlanChangeKind::Status => "status",
+            PlanChangeKind::Text => "text",
+        }
+    }
+}
+
+/// The differences between two plans, by item id: what is new or changed in the order of the new plan, then what is gone.
+pub fn plan_changes(old: &Plan, new: &Plan) -> Vec<PlanChange> {
+    let find = |plan: &Plan, id: &str| plan.items.iter().find(|item| item.id == id).cloned();
+    let mut changes = Vec::new();
+    for item in &new.items {
+        let mut change = |kind| changes.push(PlanChange { id: item.id.clone(), kind });
+        match find(old, &item.id) {
+            None => change(PlanChangeKind::Added),
+            Some(before) => {
+                if before.status != item.status {
+                    change(PlanChangeKind::Status);
+                }
+                if before.content != item.content || before.active_form != item.active_form {
+                    change(PlanChangeKind::Text);
+                }
+            }
+        }
+    }
+    let gone = old.items.iter().filter(|item| find(new, &item.id).is_none());
+    changes.extend(gone.map(|item| PlanChange { id: item.id.clone(), kind: PlanChangeKind::Removed }));
+    changes
+}

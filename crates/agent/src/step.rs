@@ -1,0 +1,176 @@
+//! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
+
+use std::time::{Duration, Instant};
+
+use mainstay_model::retry::{self, Decision};
+use mainstay_model::{Attempt, Delta, Encoded};
+use mainstay_session::attention::{notification_text, reminder_text};
+use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
+use mainstay_session::ids::Seq;
+use mainstay_session::log::AppendError;
+use mainstay_session::message::{Ended, Finish};
+use mainstay_session::request::request;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::{Dispatch, share_of_window};
+use crate::event::{Event, TurnFailure};
+use crate::excerpt;
+use crate::setup::Setup;
+use crate::shared::SharedLog;
+use crate::surroundings;
+
+/// How a step ended.
+pub(crate) enum StepEnd {
+    /// The calls have results; the model shall see them.
+    Continue,
+    /// The model had no more calls.
+    Answered(Finish),
+    /// The turn was cancelled.
+    Cancelled,
+    /// No attempt brought an answer.
+    Failed(TurnFailure),
+}
+
+/// What one step is taken with.
+pub(crate) struct StepContext<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) log: &'a SharedLog,
+    pub(crate) cancel: &'a CancellationToken,
+    /// The step within the turn, from 1.
+    pub(crate) number: u64,
+}
+
+impl StepContext<'_> {
+    /// Takes the step. `prompt` is what the user said, in a turn's first step.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be written. Then nothing is sent and nothing is run.
+    pub(crate) async fn take(&self, prompt: Option<&str>) -> Result<StepEnd, AppendError> {
+        self.append_what_is_new(prompt)?;
+        let (seq, answer) = match self.ask().await? {
+            Asked::Answer(seq, answer) => (seq, answer),
+            Asked::Cancelled => return Ok(StepEnd::Cancelled),
+            Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
+        };
+        if answer.calls().next().is_none() {
+            return Ok(StepEnd::Answered(answer.finish));
+        }
+        self.log.sync()?;
+        let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
+        dispatch.run(seq, &answer).await?;
+        Ok(if self.cancel.is_cancelled() { StepEnd::Cancelled } else { StepEnd::Continue })
+    }
+
+    /// Notifications, changes of the world, the prompt, the reminder: in this order, each an entry before it is sent.
+    fn append_what_is_new(&self, prompt: Option<&str>) -> Result<(), AppendError> {
+        for message in self.log.read(|state| state.inbox.clone()) {
+            let about = NoticeKind::Notification { inbox: message.id };
+            self.append_notice(Notice { about, text: notification_text(&message.source, &message.text) })?;
+        }
+        for interceptor in &self.setup.interceptors {
+            for text in self.log.read(|state| interceptor.pending_history_appends(state)) {
+                let text = notification_text("program", &text);
+                self.append_notice(Notice { about: NoticeKind::Interceptor, text })?;
+            }
+        }
+        let now = (self.setup.surroundings)();
+        for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
+            self.append_notice(notice)?;
+        }
+        if let Some(text) = prompt {
+            self.append_prompt(text)?;
+        }
+        let due = self.log.read(|state| {
+            let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
+            is_due.then(|| reminder_text(&state.plan.plan))
+        });
+        match due {
+            Some(text) => self.append_notice(Notice { about: NoticeKind::Reminder, text }),
+            None => Ok(()),
+        }
+    }
+
+    fn append_notice(&self, notice: Notice) -> Result<(), AppendError> {
+        self.log.append(Body::Notice(notice.clone()))?;
+        self.emit(Event::Notice(notice));
+        Ok(())
+    }
+
+    fn append_prompt(&self, text: &str) -> Result<(), AppendError> {
+        let max = share_of_window(self.setup.model.context_window(), 4);
+        let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
+        self.log.append(Body::UserPrompt(UserPrompt { text, spill, steering: false }))?;
+        Ok(())
+    }
+
+    /// Asks until there is a whole answer, as often as the policy allows. Every attempt is an entry.
+    async fn ask(&self) -> Result<Asked, AppendError> {
+        let mut waited = Duration::ZERO;
+        for attempt_number in 1.. {
+            let encoded = {
+                let log = self.log.lock();
+                self.setup.model.encode(&request(log.state()))
+            };
+            let (seq, answer, retry_after) = self.attempt(&encoded).await?;
+            let (class, message) = match &answer.ended {
+                Ended::Complete => return Ok(Asked::Answer(seq, answer)),
+                Ended::Cancelled => return Ok(Asked::Cancelled),
+                Ended::Failed { class, message } => (*class, message.clone()),
+            };
+            let delay = match retry::decide(attempt_number, class, retry_after, waited, jitter()) {
+                Decision::Wait(delay) => delay,
+                Decision::GiveUp | Decision::TooLong(_) => {
+                    return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
+                }
+            };
+            self.emit(Event::Retry { class, message, delay });
+            waited += delay;
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.cancel.cancelled() => return Ok(Asked::Cancelled),
+            }
+        }
+        // The policy gives up long before attempts run out of numbers.
+        Ok(Asked::Cancelled)
+    }
+
+    /// Sends one request and logs what came.
+    async fn attempt(&self, encoded: &Encoded) -> Result<(Seq, Answer, Option<Duration>), AppendError> {
+        let mut on_delta = |delta: Delta<'_>| match delta {
+            Delta::Text(text) => self.emit(Event::TextDelta(text.to_owned())),
+            Delta::Reasoning(text) => self.emit(Event::ReasoningDelta(text.to_owned())),
+            Delta::CallStarted(_) => {}
+        };
+        let begun = Instant::now();
+        let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let answer = Answer {
+            model: self.setup.model.name().to_owned(),
+            content: attempt.content,
+            finish: attempt.finish,
+            usage: attempt.usage,
+            ended: attempt.ended,
+            request: Some(encoded.mark.clone()),
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        let seq = self.log.append(Body::Answer(answer.clone()))?;
+        self.emit(Event::Answer { step: self.number, answer: answer.clone() });
+        Ok((seq, answer, attempt.retry_after))
+    }
+
+    fn emit(&self, event: Event) {
+        (self.setup.on_event)(&event);
+    }
+}
+
+enum Asked {
+    Answer(Seq, Answer),
+    Cancelled,
+    Failed(TurnFailure),
+}
+
+/// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.
+fn jitter() -> f64 {
+    let random = uuid::Uuid::new_v4().as_u128();
+    f64::from(u32::try_from(random & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
+}

@@ -1,0 +1,159 @@
+//! One turn: step after step until something says stop.
+
+use std::time::Instant;
+
+use mainstay_session::attention::continuation_text;
+use mainstay_session::entry::{Body, Notice, NoticeKind, StopReason, Totals};
+use mainstay_session::log::AppendError;
+use mainstay_session::message::{Finish, Usage};
+use tokio_util::sync::CancellationToken;
+
+use crate::closing;
+use crate::event::{Event, TurnFailure, TurnReport};
+use crate::setup::Setup;
+use crate::shared::SharedLog;
+use crate::step::{StepContext, StepEnd};
+
+/// How often in a row the same call may fail before the turn ends.
+const REPEATED_FAILURES: u32 = 3;
+
+/// What one turn is run with.
+pub(crate) struct Turn<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) log: &'a SharedLog,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+impl Turn<'_> {
+    /// Runs the turn. Its end is in the log when this returns, unless the log could not be written.
+    pub(crate) async fn run(&self, prompt: Option<&str>) -> TurnReport {
+        let before = self.log.read(|state| state.totals);
+        (self.setup.on_event)(&Event::TurnStarted);
+        let (stop_reason, failure) = match self.steps(prompt).await {
+            Ok(stop) => stop,
+            Err(error) => (StopReason::Error, Some(TurnFailure::Log { message: error.to_string() })),
+        };
+        let (stop_reason, failure) = match (self.end(stop_reason, failure.as_ref()), failure) {
+            (Err(error), None) => (StopReason::Error, Some(TurnFailure::Log { message: error.to_string() })),
+            (Ok(()) | Err(_), failure) => (stop_reason, failure),
+        };
+        let report = self.report(before, stop_reason, failure);
+        (self.setup.on_event)(&Event::TurnCompleted(report.clone()));
+        report
+    }
+
+    async fn steps(&self, prompt: Option<&str>) -> Result<(StopReason, Option<TurnFailure>), AppendError> {
+        let deadline = self.setup.max_time.map(|time| Instant::now() + time);
+        let mut continuations = 0;
+        let mut prompt = prompt;
+        for number in 1.. {
+            let (end, is_out_of_time) = self.step(number, prompt.take(), deadline).await?;
+            match end {
+                StepEnd::Cancelled if is_out_of_time => return Ok((StopReason::MaxTime, None)),
+                StepEnd::Cancelled => return Ok((StopReason::Cancelled, None)),
+                StepEnd::Failed(failure) => return Ok((StopReason::Error, Some(failure))),
+                StepEnd::Answered(finish) => match self.after_answer(finish, &mut continuations)? {
+                    Some(stop_reason) => return Ok((stop_reason, None)),
+                    None if number >= self.setup.max_steps => return Ok((StopReason::MaxSteps, None)),
+                    None => {}
+                },
+                StepEnd::Continue => {
+                    if self.is_failing_repeatedly() {
+                        return Ok((StopReason::RepeatedFailure, None));
+                    }
+                    if number >= self.setup.max_steps {
+                        return Ok((StopReason::MaxSteps, None));
+                    }
+                }
+            }
+        }
+        Ok((StopReason::MaxSteps, None))
+    }
+
+    /// Takes one step and says whether it was cancelled because the turn's time is up.
+    async fn step(
+        &self,
+        number: u64,
+        prompt: Option<&str>,
+        deadline: Option<Instant>,
+    ) -> Result<(StepEnd, bool), AppendError> {
+        let cancel = self.cancel.child_token();
+        let context = StepContext { setup: self.setup, log: self.log, cancel: &cancel, number };
+        let step = context.take(prompt);
+        tokio::pin!(step);
+        tokio::select! {
+            end = &mut step => Ok((end?, false)),
+            () = time_is_up(deadline) => {
+                cancel.cancel();
+                Ok((step.await?, !self.cancel.is_cancelled()))
+            }
+        }
+    }
+
+    /// Whether an answer without calls ends the turn; if not, the log says why the model is asked again.
+    fn after_answer(
+        &self,
+        finish: Finish,
+        continuations: &mut u32,
+    ) -> Result<Option<StopReason>, AppendError> {
+        match finish {
+            Finish::MaxTokens => return Ok(Some(StopReason::MaxTokens)),
+            Finish::Refusal => return Ok(Some(StopReason::Refusal)),
+            Finish::EndTurn | Finish::ToolCalls | Finish::Unknown => {}
+        }
+        let plan = self.log.read(|state| state.plan.plan.clone());
+        let Some(most) = self.setup.require_plan.filter(|_| plan.has_unfinished()) else {
+            return Ok(Some(StopReason::EndTurn));
+        };
+        if *continuations >= most {
+            return Ok(Some(StopReason::PlanUnfinished));
+        }
+        *continuations += 1;
+        let notice = Notice { about: NoticeKind::Continuation, text: continuation_text(&plan) };
+        self.log.append(Body::Notice(notice.clone()))?;
+        (self.setup.on_event)(&Event::Notice(notice));
+        Ok(None)
+    }
+
+    fn is_failing_repeatedly(&self) -> bool {
+        self.log
+            .read(|state| state.failing.as_ref().is_some_and(|failing| failing.times >= REPEATED_FAILURES))
+    }
+
+    /// Closes what is open and logs the end of the turn.
+    fn end(&self, stop_reason: StopReason, failure: Option<&TurnFailure>) -> Result<(), AppendError> {
+        for open in self.log.read(|state| state.open_calls()) {
+            self.log.append(Body::ToolResult(closing::never_begun(&open)))?;
+        }
+        let error = failure.map(|failure| failure.message().to_owned());
+        let end = self.log.read(|state| state.turn_end(stop_reason, error));
+        self.log.append(Body::TurnEnd(end))?;
+        self.log.sync()?;
+        // The document is derived: what could not be written now is written at the end of the next turn.
+        let _ = self.log.lock().write_history();
+        Ok(())
+    }
+
+    fn report(&self, before: Totals, stop_reason: StopReason, failure: Option<TurnFailure>) -> TurnReport {
+        self.log.read(|state| TurnReport {
+            stop_reason,
+            failure,
+            usage: Usage {
+                input_tokens: state.totals.usage.input_tokens - before.usage.input_tokens,
+                cached_tokens: state.totals.usage.cached_tokens - before.usage.cached_tokens,
+                output_tokens: state.totals.usage.output_tokens - before.usage.output_tokens,
+            },
+            denied: state.totals.denied - before.denied,
+            text: state.last_text(),
+            plan: state.plan.clone(),
+            totals: state.totals,
+        })
+    }
+}
+
+async fn time_is_up(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep(deadline.saturating_duration_since(Instant::now())).await,
+        None => std::future::pending::<()>().await,
+    }
+}

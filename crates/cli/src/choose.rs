@@ -1,0 +1,70 @@
+//! Which session a command means.
+
+use std::path::Path;
+
+use mainstay_agent::session::ids::SessionId;
+use mainstay_agent::session::log::{self, SessionSummary};
+
+use crate::error::{CliError, USAGE};
+use crate::output::shortened;
+
+/// The part of an id that is shown and may be typed: its end, which is random. Its beginning is the time.
+pub(crate) fn short_id(id: &SessionId) -> &str {
+    let text = id.as_str();
+    &text[text.len() - 8..]
+}
+
+/// The one session whose id holds `part`; without a part, the newest of the directory that its user spoke to.
+///
+/// # Errors
+///
+/// If none or several fit (exit code 2), or the sessions cannot be listed.
+pub(crate) fn session(data_home: &Path, cwd: &Path, part: Option<&str>) -> Result<SessionSummary, CliError> {
+    match part {
+        Some(part) => by_part(data_home, part),
+        None => newest(data_home, cwd)?.ok_or_else(|| {
+            CliError::new(USAGE, format!("there is no session of {} to go on with", cwd.display()))
+                .hint("`mainstay sessions` lists all; `mainstay exec PROMPT` begins one")
+        }),
+    }
+}
+
+/// The newest session of a directory that its user spoke to; no stub and no child.
+pub(crate) fn newest(data_home: &Path, cwd: &Path) -> Result<Option<SessionSummary>, CliError> {
+    let is_it = |session: &SessionSummary| {
+        session.has_prompt
+            && !session.is_child
+            && session.cwd.as_ref().is_some_and(|path| path.as_path() == cwd)
+    };
+    Ok(list(data_home)?.into_iter().find(is_it))
+}
+
+/// All sessions, the newest first.
+pub(crate) fn list(data_home: &Path) -> Result<Vec<SessionSummary>, CliError> {
+    log::list(data_home).map_err(|error| {
+        let dir = log::sessions_dir(data_home);
+        CliError::new(1, format!("cannot list the sessions in {}: {error}", dir.display()))
+            .hint("check who may read it, or set MAINSTAY_HOME to another directory")
+    })
+}
+
+fn by_part(data_home: &Path, part: &str) -> Result<SessionSummary, CliError> {
+    let part = part.trim().to_lowercase();
+    let found: Vec<SessionSummary> = if part.is_empty() {
+        Vec::new()
+    } else {
+        list(data_home)?.into_iter().filter(|session| session.id.as_str().contains(&part)).collect()
+    };
+    match <[SessionSummary; 1]>::try_from(found) {
+        Ok([one]) => Ok(one),
+        Err(none) if none.is_empty() => {
+            Err(CliError::new(USAGE, format!("no session has `{part}` in its id"))
+                .hint(format!("`mainstay sessions` lists those in {}", log::sessions_dir(data_home).display())))
+        }
+        Err(several) => {
+            let error = CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
+            let lines = several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&s.title, 50)));
+            Err(lines.fold(error, CliError::hint).hint("give more of the id"))
+        }
+    }
+}

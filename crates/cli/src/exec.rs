@@ -1,0 +1,303 @@
+//! `mainstay exec`: one headless turn.
+
+mod json;
+mod text;
+
+use std::io::{IsTerminal, Read, stderr, stdin};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use mainstay_agent::session::entry::StopReason;
+use mainstay_agent::session::log::{AppendError, OpenError};
+use mainstay_agent::session::message::{ErrorClass, FilePath};
+use mainstay_agent::{Agent, Event, Resumed, ResumeError, Setup, TurnFailure, TurnReport};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::choose::{newest, session, short_id};
+use crate::error::{CliError, DAMAGED, USAGE};
+use crate::history::unreadable;
+use crate::output::{inert, out, say, shortened};
+use json::Line;
+
+/// Exit code after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+/// Exit code after SIGTERM.
+const TERMINATED: u8 = 143;
+
+/// What `exec` was asked to do.
+pub(crate) struct Exec {
+    /// The prompt as typed; `-` or none: stdin.
+    pub(crate) prompt: Option<String>,
+    /// Which session goes on; none: a new one.
+    pub(crate) resume: Option<Resume>,
+    /// Whether events go to stdout.
+    pub(crate) json: bool,
+    /// Whether events include the answer's pieces.
+    pub(crate) deltas: bool,
+}
+
+/// Which session goes on.
+pub(crate) enum Resume {
+    /// The newest of this directory.
+    Last,
+    /// The one whose id holds this.
+    Part(String),
+}
+
+/// Runs one turn and says how it ended.
+pub(crate) fn exec(exec: &Exec, setup: Setup) -> Result<ExitCode, CliError> {
+    let prompt = prompt(exec.prompt.as_deref())?;
+    let with_deltas = exec.deltas;
+    let on_event: Arc<dyn Fn(&Event) + Send + Sync> = if exec.json {
+        Arc::new(move |event: &Event| json::show(event, with_deltas))
+    } else {
+        Arc::new(text::show)
+    };
+    let setup = Setup { on_event, ..setup };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
+    runtime.block_on(run(exec, &prompt, setup))
+}
+
+/// The exit code of a turn. `signal` is the code of the signal that cancelled it, if one did.
+pub(crate) fn exit_code(report: &TurnReport, signal: Option<u8>) -> u8 {
+    match report.stop_reason {
+        StopReason::EndTurn => 0,
+        StopReason::Refusal | StopReason::RepeatedFailure => 1,
+        StopReason::PlanUnfinished => 3,
+        StopReason::MaxTokens | StopReason::MaxSteps | StopReason::MaxCost | StopReason::MaxTime => 4,
+        StopReason::Cancelled => signal.unwrap_or(INTERRUPTED),
+        StopReason::Error => report.failure.as_ref().map_or(1, failure_code),
+    }
+}
+
+fn failure_code(failure: &TurnFailure) -> u8 {
+    match failure {
+        TurnFailure::Model { class, .. } => match class {
+            ErrorClass::Credentials => 77,
+            ErrorClass::Rate | ErrorClass::Overload => 75,
+            ErrorClass::Network | ErrorClass::CutStream | ErrorClass::Quota => 69,
+            ErrorClass::Overflow | ErrorClass::RefusedContent | ErrorClass::BadRequest => 1,
+        },
+        _ => 1,
+    }
+}
+
+fn prompt(typed: Option<&str>) -> Result<String, CliError> {
+    let prompt = match typed {
+        Some(text) if text != "-" => text.to_owned(),
+        Some(_) | None => from_stdin(typed.is_some())?,
+    };
+    if prompt.trim().is_empty() {
+        return Err(CliError::new(USAGE, "the prompt is empty").hint("mainstay exec \"what to do\""));
+    }
+    Ok(prompt)
+}
+
+fn from_stdin(is_asked_for: bool) -> Result<String, CliError> {
+    if !is_asked_for && stdin().is_terminal() {
+        return Err(CliError::new(USAGE, "there is no prompt")
+            .hint("mainstay exec \"what to do\"")
+            .hint("or give it on stdin: `mainstay exec < prompt.txt`"));
+    }
+    let mut bytes = Vec::new();
+    stdin().read_to_end(&mut bytes).map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+async fn run(exec: &Exec, prompt: &str, setup: Setup) -> Result<ExitCode, CliError> {
+    let (mut agent, is_resumed) = match &exec.resume {
+        Some(which) => (resume(which, setup)?, true),
+        None => (create(setup)?, false),
+    };
+    if exec.json {
+        started(&agent, is_resumed);
+    }
+    let cancel = CancellationToken::new();
+    let code = Arc::new(AtomicU8::new(0));
+    let listener = tokio::spawn(listen(cancel.clone(), code.clone()));
+    let report = agent.run(prompt, &cancel).await;
+    listener.abort();
+    let signal = Some(code.load(Ordering::Relaxed)).filter(|code| *code != 0);
+    if !exec.json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
+        out(&report.text);
+    }
+    say_end(&agent, &report);
+    Ok(ExitCode::from(exit_code(&report, signal)))
+}
+
+fn create(setup: Setup) -> Result<Agent, CliError> {
+    say_if_interrupted(&setup);
+    let data_home = setup.data_home.clone();
+    Agent::create(setup).map_err(|error| {
+        CliError::new(1, error.to_string()).hint(format!(
+            "nothing was run; make {} writable, or set MAINSTAY_HOME to a directory that is",
+            data_home.display()
+        ))
+    })
+}
+
+/// A new session where the last one was interrupted is perhaps not what the user meant.
+fn say_if_interrupted(setup: &Setup) {
+    if let Ok(Some(last)) = newest(&setup.data_home, &setup.workspace)
+        && last.is_interrupted
+    {
+        say(&format!(
+            "the last session here ({}, plan {}/{}) was interrupted; to go on with it: mainstay exec --last \"…\"",
+            short_id(&last.id),
+            last.plan_completed,
+            last.plan_total
+        ));
+    }
+}
+
+fn resume(which: &Resume, setup: Setup) -> Result<Agent, CliError> {
+    let part = match which {
+        Resume::Last => None,
+        Resume::Part(part) => Some(part.as_str()),
+    };
+    let chosen = session(&setup.data_home, &setup.workspace, part)?;
+    let cwd = chosen.cwd.clone().unwrap_or(FilePath(setup.workspace.clone()));
+    if cwd.as_path() != setup.workspace {
+        return Err(CliError::new(
+            USAGE,
+            format!("session {} works in {cwd}, not in {}", short_id(&chosen.id), setup.workspace.display()),
+        )
+        .hint(format!("mainstay exec --cwd {} --session {} …", shell_word(cwd.as_path()), short_id(&chosen.id))));
+    }
+    let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, short_id(&chosen.id)))?;
+    say_resumed(&resumed, short_id(&chosen.id));
+    Ok(agent)
+}
+
+fn cannot_resume(error: ResumeError, id: &str) -> CliError {
+    match error {
+        ResumeError::Open(OpenError::Read(error)) => unreadable(error),
+        ResumeError::Open(error @ OpenError::InUse { .. }) => {
+            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end, or begin another session")
+        }
+        ResumeError::Open(error @ OpenError::Io { .. }) => {
+            CliError::new(1, format!("session {id}: {error}")).hint("nothing was run; check who may write there")
+        }
+        ResumeError::Append(error @ AppendError::ReadOnly { .. }) => {
+            CliError::new(DAMAGED, format!("session {id}: {error}"))
+                .hint("a newer version of mainstay wrote it; go on with that one. `mainstay history` still shows it")
+        }
+        ResumeError::Append(error) => CliError::new(1, format!("session {id}: {error}"))
+            .hint("nothing was run; free some space or check who may write there"),
+    }
+}
+
+fn say_resumed(resumed: &Resumed, id: &str) {
+    resumed.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    if resumed.was_interrupted {
+        say(&format!("session {id} was interrupted; going on from its last complete entry"));
+    }
+    for (open, result) in &resumed.closed {
+        let call = shortened(&inert(&format!("{} {}", open.call.name, open.call.arguments)), 100);
+        let known = result.content.as_deref().unwrap_or_default();
+        say(&format!("in flight then: {call}\n  {}", inert(known)));
+    }
+}
+
+fn started(agent: &Agent, resumed: bool) {
+    let (id, segment) = agent.read(|state| {
+        let header = state.header.as_ref();
+        (header.map(|header| header.session.to_string()).unwrap_or_default(), header.map_or(0, |header| header.segment))
+    });
+    json::write(&Line::SessionStarted {
+        schema: json::SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        session_id: &id,
+        segment,
+        model: agent.setup().model.name(),
+        cwd: &agent.setup().workspace.display().to_string(),
+        resumed,
+    });
+}
+
+/// The first Ctrl-C or SIGTERM cancels the turn; the second ends the program at once.
+async fn listen(cancel: CancellationToken, code: Arc<AtomicU8>) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    let first = either(&mut interrupt, &mut terminate).await;
+    code.store(first, Ordering::Relaxed);
+    cancel.cancel();
+    if stderr().is_terminal() {
+        say("cancelling; once more to quit at once");
+    }
+    let second = either(&mut interrupt, &mut terminate).await;
+    std::process::exit(i32::from(second));
+}
+
+async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
+    tokio::select! {
+        _ = interrupt.recv() => INTERRUPTED,
+        _ = terminate.recv() => TERMINATED,
+    }
+}
+
+/// The last line of every run: which session, how far, what it cost, how to go on.
+fn say_end(agent: &Agent, report: &TurnReport) {
+    if let Some(failure) = &report.failure {
+        say(&format!("error: {}", inert(failure.message())));
+        hint(failure).into_iter().for_each(|hint| say(&format!("  {hint}")));
+    }
+    let Some(id) = agent.session_id() else { return };
+    let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());
+    let denied = match report.denied {
+        0 => String::new(),
+        1 => "; 1 call denied (see `--approve all`)".to_owned(),
+        n => format!("; {n} calls denied (see `--approve all`)"),
+    };
+    let usage = report.usage;
+    say(&format!(
+        "session {}: {}; plan {completed}/{total}; {} tokens in ({} cached), {} out{denied}; to go on: mainstay exec --session {} \"…\"",
+        short_id(&id),
+        report.stop_reason.as_str(),
+        usage.input_tokens,
+        usage.cached_tokens,
+        usage.output_tokens,
+        short_id(&id),
+    ));
+}
+
+fn hint(failure: &TurnFailure) -> Option<String> {
+    let text = match failure {
+        TurnFailure::Model { class, retry_after, .. } => match class {
+            ErrorClass::Credentials => "check the key that `api_key_env` of the provider names".to_owned(),
+            ErrorClass::Quota => "the provider says that the account has no credit left".to_owned(),
+            ErrorClass::Rate | ErrorClass::Overload => match retry_after {
+                Some(delay) => format!("the provider asks to wait {} s; then go on as below", delay.as_secs()),
+                None => "try again later; go on as below".to_owned(),
+            },
+            ErrorClass::Network => "check `base_url` and that the server is running; then go on as below".to_owned(),
+            ErrorClass::CutStream => "nothing of the cut answer was run; go on as below".to_owned(),
+            ErrorClass::Overflow => "the conversation no longer fits the model's window; begin a new session, or take \
+                                     a model with a larger `context_window`"
+                .to_owned(),
+            ErrorClass::RefusedContent | ErrorClass::BadRequest => return None,
+        },
+        TurnFailure::Log { .. } => {
+            "what could not be logged was not run; free some space or check who may write there".to_owned()
+        }
+        _ => return None,
+    };
+    Some(text)
+}
+
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

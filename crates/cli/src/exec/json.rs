@@ -1,0 +1,199 @@
+//! `exec --json`: what happens, as one JSON object a line (see `docs/exec-json.md`).
+
+use std::io::{self, Write};
+
+use mainstay_agent::session::entry::Answer;
+use mainstay_agent::session::message::{Content, Ended, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage};
+use mainstay_agent::session::plan::{PlanInView, PlanItem};
+use mainstay_agent::{Event, PlanChange, TurnReport};
+use serde::Serialize;
+
+use super::exit_code;
+
+/// The version of the events' form. Additions do not change it.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One event.
+#[derive(Serialize)]
+#[serde(tag = "type")]
+pub(crate) enum Line<'a> {
+    #[serde(rename = "session.started")]
+    SessionStarted {
+        schema: u32,
+        version: &'a str,
+        session_id: &'a str,
+        segment: u32,
+        model: &'a str,
+        cwd: &'a str,
+        resumed: bool,
+    },
+    #[serde(rename = "turn.started")]
+    TurnStarted {},
+    #[serde(rename = "answer.delta")]
+    AnswerDelta { text: &'a str },
+    #[serde(rename = "answer")]
+    Answer {
+        step: u64,
+        text: String,
+        reasoning: String,
+        tool_calls: Vec<Call<'a>>,
+        stop_reason: &'a str,
+        usage: Option<Usage>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Failure<'a>>,
+    },
+    #[serde(rename = "tool.started")]
+    ToolStarted { step: u64, call_id: &'a str, name: &'a str, arguments: &'a str },
+    #[serde(rename = "tool.completed")]
+    ToolCompleted {
+        step: u64,
+        call_id: &'a str,
+        outcome: Outcome,
+        summary: &'a str,
+        referenced_files: &'a [ReferencedFile],
+        exit_code: Option<i32>,
+        duration_ms: u64,
+    },
+    #[serde(rename = "plan")]
+    Plan { items: &'a [PlanItem], completed: usize, total: usize, carried: bool, changes: Vec<Change<'a>> },
+    #[serde(rename = "notice")]
+    Notice { kind: &'a str, body: &'a str },
+    #[serde(rename = "error")]
+    Error { message: &'a str, class: &'a str, retry_after: Option<f64> },
+    #[serde(rename = "turn.completed")]
+    TurnCompleted {
+        stop_reason: &'a str,
+        exit_code: u8,
+        usage: Usage,
+        cost: Option<f64>,
+        denied: u64,
+        plan: Counts,
+    },
+}
+
+#[derive(Serialize)]
+pub(crate) struct Call<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Failure<'a> {
+    class: &'a str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Change<'a> {
+    id: &'a str,
+    change: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Counts {
+    completed: usize,
+    total: usize,
+}
+
+/// Writes one event to stdout.
+pub(crate) fn write(line: &Line<'_>) {
+    // An event's types cannot fail to serialise, and a reader that has gone away is no error.
+    let Ok(mut text) = serde_json::to_vec(line) else { return };
+    text.push(b'\n');
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(&text).and_then(|()| stdout.flush());
+}
+
+/// Writes what an agent's event is on stdout, if it is anything there.
+pub(crate) fn show(event: &Event, with_deltas: bool) {
+    match event {
+        Event::TurnStarted => write(&Line::TurnStarted {}),
+        Event::TextDelta(text) if with_deltas => write(&Line::AnswerDelta { text }),
+        Event::Answer { step, answer } => write(&answer_line(*step, answer)),
+        Event::ToolStarted { step, call } => {
+            let ToolCall { id, name, arguments, .. } = call;
+            write(&Line::ToolStarted { step: *step, call_id: id, name, arguments });
+        }
+        Event::ToolCompleted { step, call, result } => write(&tool_line(*step, call, result)),
+        Event::Plan { view, changes } => write(&plan_line(view, changes)),
+        Event::Notice(notice) => write(&Line::Notice { kind: notice.about.as_str(), body: &notice.text }),
+        Event::TurnCompleted(report) => completed(report),
+        _ => {}
+    }
+}
+
+fn answer_line(step: u64, answer: &Answer) -> Line<'_> {
+    let reasoning = answer.content.iter().filter_map(|block| match block {
+        Content::Reasoning { text, .. } => Some(text.as_str()),
+        Content::Text { .. } | Content::Call(_) | Content::Opaque { .. } => None,
+    });
+    let (stop_reason, error) = match &answer.ended {
+        Ended::Complete => (finish(answer.finish), None),
+        Ended::Cancelled => ("cancelled", None),
+        Ended::Failed { class, message } => ("error", Some(Failure { class: class.as_str(), message })),
+    };
+    let call = |call| {
+        let ToolCall { id, name, arguments, .. } = call;
+        Call { id, name, arguments }
+    };
+    Line::Answer {
+        step,
+        text: answer.text(),
+        reasoning: reasoning.collect(),
+        tool_calls: answer.calls().map(call).collect(),
+        stop_reason,
+        usage: answer.usage,
+        error,
+    }
+}
+
+fn finish(finish: Finish) -> &'static str {
+    match finish {
+        Finish::EndTurn => "end_turn",
+        Finish::ToolCalls => "tool_calls",
+        Finish::MaxTokens => "max_tokens",
+        Finish::Refusal => "refusal",
+        Finish::Unknown => "unknown",
+    }
+}
+
+fn tool_line<'a>(step: u64, call: &'a ToolCall, result: &'a ToolResult) -> Line<'a> {
+    Line::ToolCompleted {
+        step,
+        call_id: &call.id,
+        outcome: result.outcome,
+        summary: &result.summary,
+        referenced_files: &result.referenced_files,
+        exit_code: result.exit_code,
+        duration_ms: result.duration_ms,
+    }
+}
+
+fn plan_line<'a>(view: &'a PlanInView, changes: &'a [PlanChange]) -> Line<'a> {
+    Line::Plan {
+        items: &view.plan.items,
+        completed: view.plan.completed(),
+        total: view.plan.items.len(),
+        carried: view.carried,
+        changes: changes.iter().map(|change| Change { id: &change.id, change: change.kind.as_str() }).collect(),
+    }
+}
+
+fn completed(report: &TurnReport) {
+    if let Some(failure) = &report.failure {
+        write(&Line::Error {
+            message: failure.message(),
+            class: failure.class(),
+            retry_after: failure.retry_after().map(|delay| delay.as_secs_f64()),
+        });
+    }
+    write(&Line::TurnCompleted {
+        stop_reason: report.stop_reason.as_str(),
+        exit_code: exit_code(report, None),
+        usage: report.usage,
+        cost: None,
+        denied: report.denied,
+        plan: Counts { completed: report.plan.plan.completed(), total: report.plan.plan.items.len() },
+    });
+}

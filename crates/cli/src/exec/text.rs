@@ -1,0 +1,68 @@
+//! `exec` for people: progress on stderr while a terminal watches, the answer on stdout at the end.
+
+use std::io::{IsTerminal, stderr};
+
+use mainstay_agent::Event;
+use mainstay_agent::session::entry::NoticeKind;
+use mainstay_agent::session::message::{Ended, Outcome, ToolCall};
+use mainstay_agent::session::plan;
+
+use crate::output::{inert, inert_lines, say, shortened};
+
+/// How much of a line of progress is shown, in characters.
+const WIDTH: usize = 100;
+
+/// Says on stderr what an event means: to a terminal all of it, elsewhere only what the user must know.
+pub(crate) fn show(event: &Event) {
+    match event {
+        Event::ToolCompleted { result, .. } if result.outcome == Outcome::Denied => {
+            say(&format!("denied: {}", inert(&result.summary)));
+        }
+        Event::Retry { class, message, delay } => say(&format!(
+            "retrying in {:.1} s ({}): {}",
+            delay.as_secs_f64(),
+            class.as_str(),
+            shortened(&inert(message), 300)
+        )),
+        event if stderr().is_terminal() => progress(event),
+        _ => {}
+    }
+}
+
+fn progress(event: &Event) {
+    match event {
+        Event::Answer { answer, .. } if answer.ended == Ended::Complete && answer.calls().next().is_some() => {
+            let text = answer.text();
+            if !text.trim().is_empty() {
+                say(&inert_lines(text.trim()));
+            }
+        }
+        Event::ToolStarted { call, .. } if !plan::is_plan_tool(&call.name) => say(&format!("• {}", call_line(call))),
+        Event::ToolCompleted { result, .. } if result.outcome != Outcome::Ok => {
+            let first = result.summary.lines().next().unwrap_or_default();
+            say(&format!("  {}", shortened(&inert(first), WIDTH)));
+        }
+        Event::Plan { view, .. } => {
+            plan::render(&view.plan).lines().filter(|line| !line.is_empty()).for_each(|line| say(&format!("  {line}")));
+        }
+        Event::Notice(notice) => {
+            let what = match notice.about {
+                NoticeKind::Reminder => "the plan was brought back before the model",
+                NoticeKind::PlanCarried => "the unfinished plan was carried over",
+                NoticeKind::Notification { .. } => "a notification was delivered",
+                NoticeKind::Date { .. } => "the model was told of the new date",
+                NoticeKind::Instructions { .. } => "the model was told that instruction files changed",
+                NoticeKind::FileChanged { .. } => "the model was told that a file changed",
+                NoticeKind::Interceptor => "a text was added to the history",
+                NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
+            };
+            say(&format!("  ({what})"));
+        }
+        _ => {}
+    }
+}
+
+fn call_line(call: &ToolCall) -> String {
+    let arguments = call.arguments.trim();
+    shortened(&format!("{} {}", inert(&call.name), inert(arguments)), WIDTH)
+}

@@ -1,0 +1,65 @@
+//! `mainstay history`: the conversation exactly as the model sees it.
+
+use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
+use mainstay_agent::session::log::{self, ReadError, SessionSummary};
+use mainstay_agent::session::state::SessionState;
+
+use crate::error::{CliError, DAMAGED, USAGE};
+use crate::output::{inert_lines, out, say};
+
+/// Shows a session's history: for people, or as the document that `history.json` holds.
+pub(crate) fn history(session: &SessionSummary, json: bool) -> Result<(), CliError> {
+    let history = History::of(&read(session)?);
+    if json {
+        out(&serde_json::to_string_pretty(&history).unwrap_or_default());
+    } else {
+        history.messages.iter().for_each(|message| out(&section(message)));
+    }
+    Ok(())
+}
+
+/// Reads a session's state; what could not be read is said on stderr.
+///
+/// # Errors
+///
+/// If the session cannot be read at all.
+pub(crate) fn read(session: &SessionSummary) -> Result<SessionState, CliError> {
+    let (state, opening) = log::read(&session.dir).map_err(unreadable)?;
+    opening.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    Ok(state)
+}
+
+/// What is said of a session that cannot be read.
+pub(crate) fn unreadable(error: ReadError) -> CliError {
+    match &error {
+        ReadError::NoSession { .. } => CliError::new(USAGE, error.to_string()).hint("`mainstay sessions` lists all"),
+        ReadError::NoHeader { .. } => CliError::new(DAMAGED, error.to_string())
+            .hint("its files are left as they are; the first line of 0001.jsonl should be a `session` entry"),
+        ReadError::Io { .. } => CliError::new(1, error.to_string()).hint("check who may read the file"),
+    }
+}
+
+fn section(message: &HistoryMessage) -> String {
+    match message {
+        HistoryMessage::User { text } => block("user", text),
+        HistoryMessage::Assistant { model, text, reasoning, tool_calls } => {
+            let mut parts = Vec::new();
+            if !reasoning.is_empty() {
+                parts.push(format!("(reasoning) {reasoning}"));
+            }
+            if !text.is_empty() {
+                parts.push(text.clone());
+            }
+            let call = |HistoryCall { name, arguments, .. }: &HistoryCall| format!("→ {name} {arguments}");
+            parts.extend(tool_calls.iter().map(call));
+            block(&format!("assistant ({model})"), &parts.join("\n"))
+        }
+        HistoryMessage::Tool { name, text, is_error, .. } => {
+            block(&format!("result of {name}{}", if *is_error { " (failed)" } else { "" }), text)
+        }
+    }
+}
+
+fn block(title: &str, text: &str) -> String {
+    format!("── {title}\n{}\n", inert_lines(text))
+}

@@ -1,0 +1,44 @@
+//! Where the program's words go: results on stdout, everything else on stderr.
+//!
+//! A reader that has gone away (`| head`) is no error: what can no longer be shown is dropped.
+
+use std::io::{self, Write};
+
+/// Writes a line to stdout.
+pub(crate) fn out(line: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// Writes a line to stderr.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A text from outside as one line that cannot steer a terminal: control characters are shown as escapes.
+pub(crate) fn inert(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
+/// A text of several lines whose control characters, line breaks and tabs excepted, are shown as escapes.
+pub(crate) fn inert_lines(text: &str) -> String {
+    text.split('\n').map(|line| line.split('\t').map(inert).collect::<Vec<_>>().join("\t")).collect::<Vec<_>>().join("\n")
+}
+
+/// At most `max` characters of a text, with a mark where more was.
+pub(crate) fn shortened(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(max.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}

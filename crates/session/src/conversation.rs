@@ -1,0 +1,67 @@
+//! The conversation as the fold keeps it: prompts, notices, and answers with the results of their calls.
+//!
+//! A result stands with its call, by position, so that a request can never separate them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CallRef, Seq};
+use crate::message::{Content, ToolCall, ToolResult};
+
+/// One piece of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "item", rename_all = "snake_case")]
+pub enum Item {
+    /// What the user said.
+    Prompt {
+        /// The text as the log has it.
+        text: String,
+    },
+    /// What the runtime added.
+    Notice {
+        /// The exact text.
+        text: String,
+    },
+    /// An answer with the results of its calls.
+    Step(Step),
+    /// A result whose call stood on a line that can no longer be read.
+    Orphan(ToolResult),
+}
+
+/// An answer with the results of its calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The answer's entry.
+    pub answer: Seq,
+    /// Which model made it.
+    pub model: String,
+    /// Its blocks.
+    pub content: Vec<Content>,
+    /// The results by call index; none while a call has not ended.
+    pub results: Vec<Option<ToolResult>>,
+}
+
+impl Step {
+    /// A step whose calls have no results yet.
+    pub fn new(answer: Seq, model: String, content: Vec<Content>) -> Self {
+        let calls = content.iter().filter(|block| matches!(block, Content::Call(_))).count();
+        Step { answer, model, content, results: vec![None; calls] }
+    }
+
+    /// The calls with their results, in order.
+    pub fn calls(&self) -> impl Iterator<Item = (CallRef, &ToolCall, Option<&ToolResult>)> {
+        let calls = self.content.iter().filter_map(Content::as_call);
+        (0u32..).zip(calls).zip(&self.results).map(|((index, call), result)| {
+            (CallRef { answer: self.answer, call: index }, call, result.as_ref())
+        })
+    }
+
+    /// The text blocks, joined.
+    pub fn text(&self) -> String {
+        self.content.iter().filter_map(Content::as_text).collect()
+    }
+
+    /// The call at a place among the answer's calls.
+    pub fn call_at(&self, index: u32) -> Option<&ToolCall> {
+        self.calls().find(|(call_ref, ..)| call_ref.call == index).map(|(_, call, _)| call)
+    }
+}

@@ -1,0 +1,161 @@
+//! One entry as one line of text, and back.
+//!
+//! A line is a JSON object that ends with a checksum over all the bytes before it:
+//!
+//! ```text
+//! {"seq":7,"ts":"2026-11-30T09:00:00.125Z","kind":"notice","about":{"notice":"reminder"},"text":"…","crc":"0f3a99c1"}
+//! ```
+//!
+//! The newline that follows is the commit mark: what has none was never written. A line never holds a raw newline,
+//! since JSON escapes it inside strings.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::replace_lone_surrogates;
+use crate::entry::{Body, Entry, Lane, Unknown};
+
+/// The highest version of any kind that this build reads. A kind without `v` has version 1.
+const KIND_VERSION: u32 = 1;
+
+const CRC_MARK: &[u8] = b",\"crc\":\"";
+const CRC_TAIL: usize = CRC_MARK.len() + 8 + 2;
+
+/// Why a line could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineFault {
+    /// It does not end with a checksum, so it is no line of ours or not a whole one.
+    #[error("it does not end with a checksum")]
+    NoChecksum,
+    /// The checksum is of other bytes.
+    #[error("its checksum is {found}, its bytes say {expected}")]
+    WrongChecksum {
+        /// What the line says.
+        found: String,
+        /// What its bytes say.
+        expected: String,
+    },
+    /// The checksum is right and the text is not an entry.
+    #[error("it is not an entry: {0}")]
+    NotAnEntry(String),
+}
+
+/// Writes an entry as a line, its newline included.
+///
+/// # Errors
+///
+/// Only if a value cannot be expressed in JSON, which no type of [`Body`] allows.
+pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = format!(r#"{{"seq":{},"ts":"{}","kind":"{}""#, entry.seq, entry.ts, entry.body.kind()).into_bytes();
+    if let Lane::Worker(name) = &entry.lane {
+        line.extend_from_slice(b",\"lane\":");
+        serde_json::to_writer(&mut line, name)?;
+    }
+    write_fields(&mut line, &entry.body)?;
+    let crc = crc32fast::hash(&line);
+    line.extend_from_slice(CRC_MARK);
+    line.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+    Ok(line)
+}
+
+/// Reads a line, given without its newline.
+///
+/// # Errors
+///
+/// Says why the line is not an entry. A kind or version of a kind that this build does not know is no error.
+pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
+    let covered = line.len().checked_sub(CRC_TAIL).ok_or(LineFault::NoChecksum)?;
+    let (covered, tail) = line.split_at(covered);
+    let found = tail
+        .strip_prefix(CRC_MARK)
+        .and_then(|rest| rest.strip_suffix(b"\"}"))
+        .and_then(|digits| std::str::from_utf8(digits).ok())
+        .ok_or(LineFault::NoChecksum)?;
+    let expected = format!("{:08x}", crc32fast::hash(covered));
+    if found != expected {
+        return Err(LineFault::WrongChecksum { found: found.to_owned(), expected });
+    }
+    let text = std::str::from_utf8(line).map_err(|error| LineFault::NotAnEntry(error.to_string()))?;
+    parse(&replace_lone_surrogates(text)).map_err(|error| LineFault::NotAnEntry(error.to_string()))
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    seq: u64,
+    ts: jiff::Timestamp,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    lane: Option<String>,
+    #[serde(default)]
+    v: Option<u32>,
+    #[serde(default)]
+    must: bool,
+}
+
+fn parse(text: &str) -> Result<Entry, serde_json::Error> {
+    let head: Head<'_> = serde_json::from_str(text)?;
+    let body = if head.v.unwrap_or(1) > KIND_VERSION {
+        Body::Unknown(Unknown { kind: head.kind.into_owned(), must: head.must })
+    } else {
+        read_fields(&head.kind, head.must, text)?
+    };
+    let lane = head.lane.map_or(Lane::Main, Lane::Worker);
+    Ok(Entry { seq: head.seq, ts: head.ts, lane, body })
+}
+
+fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error> {
+    match body {
+        Body::Session(fields) => append_object(line, fields),
+        Body::World(fields) => append_object(line, fields),
+        Body::Checkpoint(fields) => append_object(line, fields),
+        Body::Model(fields) => append_object(line, fields),
+        Body::UserPrompt(fields) => append_object(line, fields),
+        Body::Answer(fields) => append_object(line, fields),
+        Body::ToolIntent(fields) => append_object(line, fields),
+        Body::ToolResult(fields) => append_object(line, fields),
+        Body::Notice(fields) => append_object(line, fields),
+        Body::Inbox(fields) => append_object(line, fields),
+        Body::Grant(fields) => append_object(line, fields),
+        Body::Compaction(fields) => append_object(line, fields),
+        Body::TurnEnd(fields) => append_object(line, fields),
+        Body::Unknown(unknown) if unknown.must => {
+            line.extend_from_slice(b",\"must\":true");
+            Ok(())
+        }
+        Body::Unknown(_) => Ok(()),
+    }
+}
+
+/// Appends an object's fields behind those already on the line. Every kind has at least one field.
+fn append_object<T: Serialize>(line: &mut Vec<u8>, fields: &T) -> Result<(), serde_json::Error> {
+    let opening = line.len();
+    serde_json::to_writer(&mut *line, fields)?;
+    line[opening] = b',';
+    line.pop();
+    Ok(())
+}
+
+fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::Error> {
+    fn fields<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+    Ok(match kind {
+        "session" => Body::Session(fields(text)?),
+        "world" => Body::World(fields(text)?),
+        "checkpoint" => Body::Checkpoint(fields(text)?),
+        "model" => Body::Model(fields(text)?),
+        "user_prompt" => Body::UserPrompt(fields(text)?),
+        "answer" => Body::Answer(fields(text)?),
+        "tool_intent" => Body::ToolIntent(fields(text)?),
+        "tool_result" => Body::ToolResult(fields(text)?),
+        "notice" => Body::Notice(fields(text)?),
+        "inbox" => Body::Inbox(fields(text)?),
+        "grant" => Body::Grant(fields(text)?),
+        "compaction" => Body::Compaction(fields(text)?),
+        "turn_end" => Body::TurnEnd(fields(text)?),
+        other => Body::Unknown(Unknown { kind: other.to_owned(), must }),
+    })
+}

@@ -1,0 +1,430 @@
+//! The session's folder: the only place in this crate that touches files.
+//!
+//! ```text
+//! lock            held by the one writer
+//! 0001.jsonl …    segments; the highest complete one is current
+//! history.json    the current segment's history as one document
+//! spill/<sha256>  whole texts of which the log holds a part
+//! *.torn-N        bytes cut off a torn tail, kept
+//! ```
+//!
+//! [`Log`] is the one writer. It writes an entry whole, then applies it to the state; what could not be written is
+//! cut off again, kept in order, and written before anything else once writing works. Readers ([`read`], [`list`])
+//! take no lock and change nothing.
+
+mod file;
+mod lock;
+mod reading;
+mod spill;
+mod listing;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::entry::{Body, Checkpoint, Entry, FORMAT, Lane, Notice, NoticeKind, SessionHeader};
+use crate::history::History;
+use crate::ids::{Seq, SessionId};
+use crate::line;
+use crate::message::ContentHash;
+use crate::plan::Plan;
+use crate::state::SessionState;
+
+#[cfg(any(test, feature = "faults"))]
+pub use file::Fault;
+pub use listing::{SessionSummary, list, summarise};
+pub use lock::Holder;
+pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
+
+use file::LogFile;
+use lock::Lock;
+
+/// When what is written is made to survive a loss of power. Both survive a crash of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// [`Log::sync`] waits until everything written is on the disk.
+    #[default]
+    Always,
+    /// [`Log::sync`] leaves that to the operating system.
+    Relaxed,
+}
+
+/// The folder in which all sessions of a data directory lie.
+pub fn sessions_dir(data_home: &Path) -> PathBuf {
+    data_home.join("sessions")
+}
+
+/// The one writer of a session.
+#[derive(Debug)]
+pub struct Log {
+    dir: PathBuf,
+    segment: u32,
+    durability: Durability,
+    file: LogFile,
+    state: SessionState,
+    /// Entries whose write failed, in order; they have their numbers and are not applied.
+    unwritten: VecDeque<Entry>,
+    next_seq: Seq,
+    dirs_synced: bool,
+    _lock: Lock,
+}
+
+/// Why an entry could not be written. It is kept and will be written before any other.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The file could not be written.
+    #[error("cannot write the session log {}: {source}", path.display())]
+    Write {
+        /// The segment.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file could not be made durable, twice.
+    #[error("cannot make the session log {} durable: {source}", path.display())]
+    Sync {
+        /// The segment.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The session holds entries that only a newer version may write behind.
+    #[error("the session is read-only: it holds a `{kind}` entry that this version does not know")]
+    ReadOnly {
+        /// The kind.
+        kind: String,
+    },
+}
+
+/// Why a session could not be created.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot create a session in {}: {source}", dir.display())]
+pub struct CreateError {
+    /// The folder that was to hold it.
+    pub dir: PathBuf,
+    /// What the operating system said.
+    pub source: io::Error,
+}
+
+/// Why a session could not be opened for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Another process writes to it.
+    #[error("the session is in use by process {}, since {}", holder.pid, holder.started)]
+    InUse {
+        /// Who.
+        holder: Holder,
+    },
+    /// Its folder or files could not be opened for writing.
+    #[error("cannot open the session for writing: {}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl Log {
+    /// Creates a session's folder with its first segment, which holds a header, written in one piece with `first`.
+    ///
+    /// # Errors
+    ///
+    /// If the folder or the segment cannot be written; then no segment is left behind.
+    pub fn create(
+        data_home: &Path,
+        header: SessionHeader,
+        first: Vec<Body>,
+        durability: Durability,
+        now: jiff::Timestamp,
+    ) -> Result<Log, CreateError> {
+        let dir = sessions_dir(data_home).join(header.session.as_str());
+        let failed = |source| CreateError { dir: dir.clone(), source };
+        private_dir(&dir).map_err(failed)?;
+        let lock = Lock::acquire(&dir, now).map_err(|error| failed(error.into_io()))?;
+        let entries = numbered(1, std::iter::once(Body::Session(header)).chain(first), now);
+        let path = segment_path(&dir, 1);
+        let file = write_segment(&path, &entries, durability).map_err(failed)?;
+        Ok(Log {
+            segment: 1,
+            durability,
+            file,
+            state: fold(&entries),
+            unwritten: VecDeque::new(),
+            next_seq: after(&entries, 1),
+            dirs_synced: false,
+            _lock: lock,
+            dir,
+        })
+    }
+
+    /// Opens a session to write on. A torn tail is set aside in a file of its own; nothing else is changed.
+    ///
+    /// # Errors
+    ///
+    /// If another process holds it, if no segment has a readable header, or if the files cannot be used.
+    pub fn open(dir: &Path, durability: Durability, now: jiff::Timestamp) -> Result<(Log, Opening), OpenError> {
+        let lock = Lock::acquire(dir, now).map_err(|error| error.into_open_error(dir))?;
+        let reading = reading::read_to_write(dir)?;
+        let path = segment_path(dir, reading.segment);
+        let file = LogFile::open(&path, reading.good_len, durability)
+            .map_err(|source| OpenError::Io { path: path.clone(), source })?;
+        let log = Log {
+            dir: dir.to_owned(),
+            segment: reading.segment,
+            durability,
+            file,
+            next_seq: reading.state.last_seq + 1,
+            state: reading.state,
+            unwritten: VecDeque::new(),
+            dirs_synced: false,
+            _lock: lock,
+        };
+        Ok((log, reading.opening))
+    }
+
+    /// The state after all entries written so far.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// The session's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The number of the current segment.
+    pub fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// Entries that could not be written yet.
+    pub fn unwritten(&self) -> usize {
+        self.unwritten.len()
+    }
+
+    /// Writes an entry of the session's own lane, then applies it.
+    ///
+    /// # Errors
+    ///
+    /// If it, or one before it, cannot be written. Then nothing half-written remains, the state is as it was, and the
+    /// entry is written, in order, before the next one.
+    pub fn append(&mut self, body: Body, now: jiff::Timestamp) -> Result<Seq, AppendError> {
+        self.append_in(Lane::Main, body, now)
+    }
+
+    /// Writes an entry of any lane, as [`Log::append`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::append`].
+    pub fn append_in(&mut self, lane: Lane, body: Body, now: jiff::Timestamp) -> Result<Seq, AppendError> {
+        if let Some(kind) = &self.state.must {
+            return Err(AppendError::ReadOnly { kind: kind.clone() });
+        }
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.unwritten.push_back(Entry { seq, ts: to_millis(now), lane, body });
+        self.write_waiting()?;
+        Ok(seq)
+    }
+
+    /// Waits until everything written is on the disk, under [`Durability::Always`].
+    ///
+    /// # Errors
+    ///
+    /// If waiting entries cannot be written, or the disk fails twice.
+    pub fn sync(&mut self) -> Result<(), AppendError> {
+        self.write_waiting()?;
+        if self.durability == Durability::Relaxed {
+            return Ok(());
+        }
+        let path = segment_path(&self.dir, self.segment);
+        self.file.sync().map_err(|source| AppendError::Sync { path: path.clone(), source })?;
+        if !self.dirs_synced {
+            sync_dirs(&self.dir).map_err(|source| AppendError::Sync { path, source })?;
+            self.dirs_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Starts the next segment from a checkpoint, in one piece: whatever happens, either the old segment is current or
+    /// the new one is, whole.
+    ///
+    /// The checkpoint's unfinished plan items stand in one notice of their own behind it; there is none if all are
+    /// finished. `rest` follows.
+    ///
+    /// # Errors
+    ///
+    /// If the segment cannot be written; then the old one goes on.
+    pub fn next_segment(
+        &mut self,
+        opening: NextSegment,
+        rest: Vec<Body>,
+        now: jiff::Timestamp,
+    ) -> Result<(), AppendError> {
+        self.write_waiting()?;
+        let segment = self.segment + 1;
+        let plan = opening.checkpoint.plan.clone();
+        let bodies = [
+            Body::Session(SessionHeader { segment, format: FORMAT, ..opening.header }),
+            Body::World(opening.world),
+            Body::Model(opening.model),
+            Body::Checkpoint(Box::new(opening.checkpoint)),
+        ];
+        let entries = numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
+        let path = segment_path(&self.dir, segment);
+        self.file = write_segment(&path, &entries, self.durability)
+            .map_err(|source| AppendError::Write { path: path.clone(), source })?;
+        self.segment = segment;
+        self.state = fold(&entries);
+        self.next_seq = after(&entries, self.next_seq);
+        Ok(())
+    }
+
+    /// Keeps a text whole beside the log and says by which hash it is found. The same text is kept once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn spill(&self, bytes: &[u8]) -> Result<ContentHash, AppendError> {
+        spill::keep(&self.dir, bytes, self.durability).map_err(|(path, source)| AppendError::Write { path, source })
+    }
+
+    /// Writes `history.json` anew, in one piece.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written. The log is not touched; the document can always be made again.
+    pub fn write_history(&self) -> Result<(), AppendError> {
+        let path = self.dir.join("history.json");
+        let write = || -> io::Result<()> {
+            let document = serde_json::to_vec(&History::of(&self.state))?;
+            replace_file(&path, &document)
+        };
+        write().map_err(|source| AppendError::Write { path: path.clone(), source })
+    }
+
+    /// Makes the next write or sync fail as a broken disk would.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn inject(&mut self, fault: Fault) {
+        self.file.inject(fault);
+    }
+
+    fn write_waiting(&mut self) -> Result<(), AppendError> {
+        while let Some(entry) = self.unwritten.front() {
+            let write = |file: &mut LogFile| -> io::Result<()> { file.append(&line::encode(entry)?) };
+            write(&mut self.file).map_err(|source| AppendError::Write {
+                path: segment_path(&self.dir, self.segment),
+                source,
+            })?;
+            if let Some(entry) = self.unwritten.pop_front() {
+                self.state.apply(&entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// With what a next segment opens.
+#[derive(Clone, Debug)]
+pub struct NextSegment {
+    /// The header; its segment and format are set by the log.
+    pub header: SessionHeader,
+    /// The world as it is now.
+    pub world: crate::entry::World,
+    /// Which model answers.
+    pub model: crate::entry::ModelChoice,
+    /// What the old segment hands on.
+    pub checkpoint: Checkpoint,
+}
+
+/// Where the folder of a session lies.
+pub fn session_dir(data_home: &Path, id: &SessionId) -> PathBuf {
+    sessions_dir(data_home).join(id.as_str())
+}
+
+fn carried_notice(plan: &Plan) -> Option<Body> {
+    plan.has_unfinished().then(|| {
+        Body::Notice(Notice { about: NoticeKind::PlanCarried, text: crate::attention::carried_text(plan) })
+    })
+}
+
+fn segment_path(dir: &Path, segment: u32) -> PathBuf {
+    dir.join(format!("{segment:04}.jsonl"))
+}
+
+/// The log's times have milliseconds, so that an entry in memory equals the one read back.
+fn to_millis(now: jiff::Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}
+
+fn numbered(first: Seq, bodies: impl Iterator<Item = Body>, now: jiff::Timestamp) -> Vec<Entry> {
+    let ts = to_millis(now);
+    (first..).zip(bodies).map(|(seq, body)| Entry { seq, ts, lane: Lane::Main, body }).collect()
+}
+
+fn after(entries: &[Entry], otherwise: Seq) -> Seq {
+    entries.last().map_or(otherwise, |entry| entry.seq + 1)
+}
+
+fn fold(entries: &[Entry]) -> SessionState {
+    let mut state = SessionState::default();
+    entries.iter().for_each(|entry| state.apply(entry));
+    state
+}
+
+/// Writes a whole segment beside its place, makes it durable, and moves it there.
+fn write_segment(path: &Path, entries: &[Entry], durability: Durability) -> io::Result<LogFile> {
+    let mut bytes = Vec::new();
+    for entry in entries {
+        bytes.extend_from_slice(&line::encode(entry)?);
+    }
+    let unfinished = path.with_extension("jsonl.new");
+    let written = write_private(&unfinished, &bytes, path_is_later_segment(path) && durability == Durability::Always)
+        .and_then(|()| fs::rename(&unfinished, path));
+    if let Err(error) = written {
+        // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
+        let _ = fs::remove_file(&unfinished);
+        return Err(error);
+    }
+    LogFile::open(path, bytes.len() as u64, durability)
+}
+
+/// The first segment is made durable by the first sync, with the folder; a later one before it replaces the segment
+/// that holds everything.
+fn path_is_later_segment(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem != "0001")
+}
+
+fn private_dir(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn write_private(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    if sync { file.sync_data() } else { Ok(()) }
+}
+
+fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut unfinished = path.to_owned().into_os_string();
+    unfinished.push(".new");
+    let unfinished = PathBuf::from(unfinished);
+    write_private(&unfinished, bytes, false)?;
+    fs::rename(&unfinished, path)
+}
+
+/// A new file outlives a loss of power only if the folders that name it do.
+fn sync_dirs(dir: &Path) -> io::Result<()> {
+    fs::File::open(dir)?.sync_all()?;
+    match dir.parent() {
+        Some(parent) => fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,124 @@
+//! One segment's file: whole lines or nothing.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::Durability;
+
+/// A segment opened for writing.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    file: File,
+    /// The length of what is whole. The file may be longer only after a failed write whose rest could not be cut off.
+    len: u64,
+    has_rest: bool,
+    /// What was written since the last sync. After a failed sync the kernel may have dropped it while calling it clean,
+    /// so it is written again before syncing again.
+    unsynced: Vec<u8>,
+    durability: Durability,
+    #[cfg(any(test, feature = "faults"))]
+    faults: std::collections::VecDeque<Fault>,
+}
+
+/// A failure of the disk, for tests.
+#[cfg(any(test, feature = "faults"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The next write writes this many bytes and then finds the disk full.
+    ShortWrite(usize),
+    /// The next sync fails.
+    Sync,
+}
+
+impl LogFile {
+    /// Opens a segment whose first `len` bytes are whole lines.
+    pub(super) fn open(path: &Path, len: u64, durability: Durability) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Ok(LogFile {
+            file,
+            len,
+            has_rest: false,
+            unsynced: Vec::new(),
+            durability,
+            #[cfg(any(test, feature = "faults"))]
+            faults: std::collections::VecDeque::new(),
+        })
+    }
+
+    /// Writes a line. If that fails it is cut off again and tried once more; then nothing of it remains.
+    pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        self.cut_rest()?;
+        if let Err(_first) = self.write(line) {
+            self.has_rest = true;
+            self.cut_rest()?;
+            if let Err(error) = self.write(line) {
+                self.has_rest = true;
+                // If the rest cannot be cut off now, it is before the next write, or when the session is opened.
+                let _ = self.cut_rest();
+                return Err(error);
+            }
+        }
+        self.len += line.len() as u64;
+        if self.durability == Durability::Always {
+            self.unsynced.extend_from_slice(line);
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was written is on the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.unsynced.is_empty() {
+            return Ok(());
+        }
+        if let Err(_first) = self.sync_data() {
+            self.file.write_all_at(&self.unsynced, self.len - self.unsynced.len() as u64)?;
+            self.sync_data()?;
+        }
+        self.unsynced.clear();
+        Ok(())
+    }
+
+    fn cut_rest(&mut self) -> io::Result<()> {
+        if self.has_rest {
+            self.file.set_len(self.len)?;
+            self.has_rest = false;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(any(test, feature = "faults")))]
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(line, self.len)
+    }
+
+    #[cfg(not(any(test, feature = "faults")))]
+    fn sync_data(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(any(test, feature = "faults"))]
+impl LogFile {
+    pub(super) fn inject(&mut self, fault: Fault) {
+        self.faults.push_back(fault);
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Some(Fault::ShortWrite(bytes)) = self.faults.front().copied() {
+            self.faults.pop_front();
+            self.file.write_all_at(&line[..bytes.min(line.len())], self.len)?;
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        self.file.write_all_at(line, self.len)
+    }
+
+    fn sync_data(&mut self) -> io::Result<()> {
+        if self.faults.front() == Some(&Fault::Sync) {
+            self.faults.pop_front();
+            return Err(io::Error::other("the disk failed"));
+        }
+        self.file.sync_data()
+    }
+}

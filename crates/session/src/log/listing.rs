@@ -1,0 +1,187 @@
+//! The sessions of a data directory, each from the head and the tail of its log.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::reading::segments;
+use super::{read, segment_path, sessions_dir};
+use crate::entry::{Body, Entry, Totals};
+use crate::ids::SessionId;
+use crate::line;
+use crate::message::FilePath;
+
+/// How much of a log's head and tail is read.
+const PART: u64 = 64 << 10;
+
+/// A session as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Its id.
+    pub id: SessionId,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// The workspace; none if its header cannot be read.
+    pub cwd: Option<FilePath>,
+    /// Whether another session started it.
+    pub is_child: bool,
+    /// Whether its user said anything.
+    pub has_prompt: bool,
+    /// When it was created.
+    pub created: Option<jiff::Timestamp>,
+    /// When its last entry was written.
+    pub last: Option<jiff::Timestamp>,
+    /// The beginning of its first prompt.
+    pub title: String,
+    /// How many turns have begun.
+    pub turns: u64,
+    /// Completed items of the plan.
+    pub plan_completed: u32,
+    /// All items of the plan.
+    pub plan_total: u32,
+    /// What it has used.
+    pub totals: Totals,
+    /// The beginning of its last answer.
+    pub last_words: String,
+    /// Whether its last turn has no end.
+    pub is_interrupted: bool,
+}
+
+/// Lists all sessions, the one with the newest entry first. What cannot be read is listed with what is known of it.
+///
+/// # Errors
+///
+/// If the folder of sessions exists and cannot be read.
+pub fn list(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
+    let folders = match fs::read_dir(sessions_dir(data_home)) {
+        Ok(folders) => folders,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found: Vec<SessionSummary> = folders
+        .filter_map(Result::ok)
+        .filter_map(|folder| {
+            let id: SessionId = folder.file_name().to_str()?.parse().ok()?;
+            Some(summarise(&folder.path(), id))
+        })
+        .collect();
+    found.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
+    Ok(found)
+}
+
+/// Sums up one session.
+pub fn summarise(dir: &Path, id: SessionId) -> SessionSummary {
+    let mut summary = SessionSummary {
+        id,
+        dir: dir.to_owned(),
+        cwd: None,
+        is_child: false,
+        has_prompt: false,
+        created: None,
+        last: None,
+        title: String::new(),
+        turns: 0,
+        plan_completed: 0,
+        plan_total: 0,
+        totals: Totals::default(),
+        last_words: String::new(),
+        is_interrupted: false,
+    };
+    let Ok(numbers) = segments(dir) else { return summary };
+    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    for entry in head(&segment_path(dir, first)) {
+        summary.take_head(&entry);
+    }
+    summary.take_tail(&tail(&segment_path(dir, last)));
+    summary
+}
+
+impl SessionSummary {
+    fn take_head(&mut self, entry: &Entry) {
+        self.created = self.created.or(Some(entry.ts));
+        self.last = self.last.max(Some(entry.ts));
+        match &entry.body {
+            Body::Session(header) if self.cwd.is_none() => {
+                self.cwd = Some(header.cwd.clone());
+                self.is_child = header.child;
+            }
+            Body::UserPrompt(_) => self.has_prompt = true,
+            _ => {}
+        }
+    }
+
+    fn take_tail(&mut self, entries: &[Entry]) {
+        self.last = self.last.max(entries.last().map(|entry| entry.ts));
+        let end = entries.iter().rposition(|entry| matches!(entry.body, Body::TurnEnd(_)));
+        if let Some(Body::TurnEnd(turn)) = end.map(|place| &entries[place].body) {
+            self.has_prompt = true;
+            self.title.clone_from(&turn.title);
+            self.turns = turn.turns;
+            self.plan_completed = turn.plan_completed;
+            self.plan_total = turn.plan_total;
+            self.totals = turn.totals;
+            self.last_words.clone_from(&turn.last_words);
+        }
+        let behind = end.map_or(entries, |place| &entries[place + 1..]);
+        if behind.iter().any(begins_or_continues_a_turn) {
+            self.take_whole();
+        }
+    }
+
+    /// A turn that has no end said nothing of itself for a list, so the current segment is read as a whole.
+    fn take_whole(&mut self) {
+        let Ok((state, _)) = read(&self.dir) else { return };
+        self.is_interrupted = state.turn_is_open;
+        self.has_prompt |= state.turns > 0;
+        let end = state.turn_end(crate::entry::StopReason::Error, None);
+        self.title = end.title;
+        self.turns = end.turns;
+        self.plan_completed = end.plan_completed;
+        self.plan_total = end.plan_total;
+        self.totals = end.totals;
+        self.last_words = end.last_words;
+    }
+}
+
+fn begins_or_continues_a_turn(entry: &Entry) -> bool {
+    match entry.body {
+        Body::UserPrompt(_) | Body::Answer(_) | Body::ToolIntent(_) | Body::ToolResult(_) | Body::Notice(_) => true,
+        Body::Session(_)
+        | Body::World(_)
+        | Body::Checkpoint(_)
+        | Body::Model(_)
+        | Body::Inbox(_)
+        | Body::Grant(_)
+        | Body::Compaction(_)
+        | Body::TurnEnd(_)
+        | Body::Unknown(_) => false,
+    }
+}
+
+fn head(path: &Path) -> Vec<Entry> {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(PART).read_to_end(&mut bytes)) {
+        Ok(_) => good_lines(&bytes),
+        Err(_unreadable) => Vec::new(),
+    }
+}
+
+/// The entries of the file's last part. Its first line may be the end of a longer one, which is not an entry.
+fn tail(path: &Path) -> Vec<Entry> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(PART)))?;
+        let mut bytes = Vec::new();
+        file.take(PART).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) => good_lines(&bytes),
+        Err(_unreadable) => Vec::new(),
+    }
+}
+
+fn good_lines(bytes: &[u8]) -> Vec<Entry> {
+    bytes.split(|byte| *byte == b'\n').filter_map(|line| line::decode(line).ok()).collect()
+}

@@ -1,0 +1,78 @@
+//! One writer a session, by a lock of the operating system, which is free as soon as its process is gone.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{OpenError, ReadError};
+
+/// Who holds a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process; 0 if it did not say.
+    pub pid: u32,
+    /// When it opened the session; empty if it did not say.
+    pub started: String,
+}
+
+/// The lock, held until this is dropped. The file is closed on exec, so no child holds it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+#[derive(Debug)]
+pub(super) enum LockError {
+    Held(Holder),
+    Io(io::Error),
+}
+
+impl Lock {
+    pub(super) fn acquire(dir: &Path, now: jiff::Timestamp) -> Result<Self, LockError> {
+        let path = lock_path(dir);
+        let open = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let mut file = open.map_err(LockError::Io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut file))),
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        }
+        let holder = Holder { pid: std::process::id(), started: now.to_string() };
+        // The name of the holder is a courtesy to whoever is refused: the lock holds without it, on a full disk too.
+        let _ = file.set_len(0);
+        let _ = serde_json::to_vec(&holder).map(|text| file.write_all(&text));
+        Ok(Lock { _file: file })
+    }
+}
+
+impl LockError {
+    pub(super) fn into_io(self) -> io::Error {
+        match self {
+            LockError::Held(holder) => io::Error::other(format!("process {} holds it", holder.pid)),
+            LockError::Io(error) => error,
+        }
+    }
+
+    pub(super) fn into_open_error(self, dir: &Path) -> OpenError {
+        match self {
+            LockError::Held(holder) => OpenError::InUse { holder },
+            LockError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                OpenError::Read(ReadError::NoSession { dir: dir.to_owned() })
+            }
+            LockError::Io(source) => OpenError::Io { path: lock_path(dir), source },
+        }
+    }
+}
+
+fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("lock")
+}
+
+fn holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let read = file.read_to_string(&mut text);
+    read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+}

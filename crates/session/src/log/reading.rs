@@ -1,0 +1,297 @@
+//! From segments to a state: every good line counts, whatever stands around it.
+//!
+//! A torn tail (bytes behind the last newline) was never committed. A bad line in the middle stays where it is and is
+//! reported with its number; it hides nothing behind it. If the current segment's opening cannot be read, the segment
+//! before it is read first and this one on top, so that nothing good is lost.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::{segment_path, write_private};
+use crate::entry::{Body, Entry};
+use crate::ids::Seq;
+use crate::line::{self, LineFault};
+use crate::state::SessionState;
+
+/// What was found when a session was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// What could not be read, in the order of the files.
+    pub damage: Vec<Damage>,
+}
+
+/// Something that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// In which segment.
+    pub segment: u32,
+    /// On which line of it, from 1.
+    pub line: u64,
+    /// What it is.
+    pub kind: DamageKind,
+}
+
+/// What could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamageKind {
+    /// A line is not an entry. It stays where it is.
+    BadLine(LineFault),
+    /// Entries before this line are gone without a trace on a line of their own.
+    Missing {
+        /// The first that is gone.
+        from: Seq,
+        /// The last that is gone.
+        to: Seq,
+    },
+    /// The line repeats an entry, or stands behind a later one; it was skipped.
+    OutOfOrder {
+        /// The entry.
+        seq: Seq,
+    },
+    /// The last line has no end.
+    TornTail {
+        /// How many bytes it has.
+        bytes: u64,
+        /// Where they are kept, if they were cut off.
+        kept: Option<PathBuf>,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { segment, line, kind } = self;
+        match kind {
+            DamageKind::BadLine(fault) => {
+                write!(f, "line {line} of {segment:04}.jsonl is damaged and was skipped: {fault}")
+            }
+            DamageKind::Missing { from, to } if from == to => {
+                write!(f, "entry {from} is missing before line {line} of {segment:04}.jsonl")
+            }
+            DamageKind::Missing { from, to } => {
+                write!(f, "entries {from} to {to} are missing before line {line} of {segment:04}.jsonl")
+            }
+            DamageKind::OutOfOrder { seq } => {
+                write!(f, "line {line} of {segment:04}.jsonl repeats entry {seq} and was skipped")
+            }
+            DamageKind::TornTail { bytes, kept: Some(kept) } => write!(
+                f,
+                "the last line ({line}) of {segment:04}.jsonl was cut short; its {bytes} bytes are kept in {}",
+                kept.display()
+            ),
+            DamageKind::TornTail { bytes, kept: None } => {
+                write!(f, "the last line ({line}) of {segment:04}.jsonl was cut short ({bytes} bytes)")
+            }
+        }
+    }
+}
+
+/// Why a session could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no session in this folder.
+    #[error("there is no session in {}", dir.display())]
+    NoSession {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// No segment has a header that can be read, so the session cannot go on.
+    #[error("the session in {} has no readable header", dir.display())]
+    NoHeader {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// Reads a session without taking its lock or changing anything.
+///
+/// # Errors
+///
+/// If there is no session, none of its segments has a readable header, or a file cannot be read.
+pub fn read(dir: &Path) -> Result<(SessionState, Opening), ReadError> {
+    read_segments(dir).map(|reading| (reading.state, reading.opening))
+}
+
+/// Shows every line of every segment to `visit`, in order: the line's bytes and what they are.
+///
+/// # Errors
+///
+/// If there is no session, or a file cannot be read.
+pub fn entries(dir: &Path, mut visit: impl FnMut(&[u8], Result<Entry, LineFault>)) -> Result<(), ReadError> {
+    for segment in segments(dir)? {
+        let path = segment_path(dir, segment);
+        for_each_line(&path, |line| visit(line, line::decode(line))).map_err(|source| ReadError::Io { path, source })?;
+    }
+    Ok(())
+}
+
+/// What a writer needs to go on.
+pub(super) struct Reading {
+    pub(super) segment: u32,
+    /// The length of what is whole in that segment.
+    pub(super) good_len: u64,
+    pub(super) state: SessionState,
+    pub(super) opening: Opening,
+}
+
+/// Reads a session whose lock is held, and sets a torn tail aside.
+pub(super) fn read_to_write(dir: &Path) -> Result<Reading, ReadError> {
+    let mut reading = read_segments(dir)?;
+    let path = segment_path(dir, reading.segment);
+    for damage in &mut reading.opening.damage {
+        if let (true, DamageKind::TornTail { kept, .. }) = (damage.segment == reading.segment, &mut damage.kind) {
+            let torn =
+                set_aside(&path, reading.good_len).map_err(|source| ReadError::Io { path: path.clone(), source })?;
+            *kept = Some(torn);
+        }
+    }
+    Ok(reading)
+}
+
+/// The numbers of a session's segments, in order.
+pub(super) fn segments(dir: &Path) -> Result<Vec<u32>, ReadError> {
+    let names = fs::read_dir(dir).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::NoSession { dir: dir.to_owned() },
+        _ => ReadError::Io { path: dir.to_owned(), source },
+    })?;
+    let mut numbers: Vec<u32> = names
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".jsonl")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    if numbers.is_empty() { Err(ReadError::NoSession { dir: dir.to_owned() }) } else { Ok(numbers) }
+}
+
+/// Folds the current segment; if its opening cannot be read, the segments before it as well, back to one that can.
+fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
+    let numbers = segments(dir)?;
+    for start in (0..numbers.len()).rev() {
+        let mut fold = Fold::default();
+        let mut is_complete = false;
+        let mut good_len = 0;
+        for (place, segment) in numbers[start..].iter().enumerate() {
+            good_len = fold.read(dir, *segment)?;
+            if place == 0 {
+                is_complete = fold.state.header.is_some() && (start == 0 || fold.has_checkpoint);
+            }
+        }
+        let last = numbers[numbers.len() - 1];
+        if is_complete || (start == 0 && fold.state.header.is_some()) {
+            let opening = Opening { damage: fold.damage };
+            return Ok(Reading { segment: last, good_len, state: fold.state, opening });
+        }
+    }
+    Err(ReadError::NoHeader { dir: dir.to_owned() })
+}
+
+#[derive(Default)]
+struct Fold {
+    state: SessionState,
+    damage: Vec<Damage>,
+    has_checkpoint: bool,
+    /// Bad lines since the last good one: each stands for one entry that is not missed twice.
+    bad_lines: u64,
+}
+
+impl Fold {
+    /// Reads one segment and says how much of it is whole.
+    fn read(&mut self, dir: &Path, segment: u32) -> Result<u64, ReadError> {
+        let path = segment_path(dir, segment);
+        let mut line_number = 0;
+        let lengths = for_each_line(&path, |line| {
+            line_number += 1;
+            self.take(segment, line_number, line);
+        })
+        .map_err(|source| ReadError::Io { path, source })?;
+        if lengths.torn > 0 {
+            let kind = DamageKind::TornTail { bytes: lengths.torn, kept: None };
+            self.damage.push(Damage { segment, line: line_number + 1, kind });
+        }
+        Ok(lengths.whole)
+    }
+
+    fn take(&mut self, segment: u32, line: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let damage = match line::decode(bytes) {
+            Err(fault) => {
+                self.bad_lines += 1;
+                Some(DamageKind::BadLine(fault))
+            }
+            Ok(entry) => self.apply(&entry),
+        };
+        self.damage.extend(damage.map(|kind| Damage { segment, line, kind }));
+    }
+
+    fn apply(&mut self, entry: &Entry) -> Option<DamageKind> {
+        let last = self.state.last_seq;
+        if entry.seq <= last {
+            return Some(DamageKind::OutOfOrder { seq: entry.seq });
+        }
+        let gap = entry.seq - last - 1;
+        let is_explained = last == 0 || gap <= self.bad_lines;
+        self.bad_lines = 0;
+        self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
+        self.state.apply(entry);
+        (!is_explained).then_some(DamageKind::Missing { from: last + 1, to: entry.seq - 1 })
+    }
+}
+
+struct Lengths {
+    whole: u64,
+    torn: u64,
+}
+
+/// Streams a file's lines, without their newlines; what stands behind the last newline is not a line.
+pub(super) fn for_each_line(path: &Path, mut visit: impl FnMut(&[u8])) -> io::Result<Lengths> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut lengths = Lengths { whole: 0, torn: 0 };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)? as u64;
+        match line.strip_suffix(b"\n") {
+            Some(line) => visit(line),
+            None => {
+                lengths.torn = read;
+                return Ok(lengths);
+            }
+        }
+        lengths.whole += read;
+    }
+}
+
+/// Moves what stands behind the first `good_len` bytes into a file of its own. The copy is on the disk before the
+/// original is cut, and a copy that an interrupted opening left is used again.
+fn set_aside(path: &Path, good_len: u64) -> io::Result<PathBuf> {
+    let mut file = File::options().read(true).write(true).open(path)?;
+    let mut torn = Vec::new();
+    file.seek(SeekFrom::Start(good_len))?;
+    file.read_to_end(&mut torn)?;
+    let mut number = 1;
+    let kept = loop {
+        let kept = path.with_extension(format!("jsonl.torn-{number}"));
+        match fs::read(&kept) {
+            Ok(bytes) if bytes == torn => break kept,
+            Ok(_) => number += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                write_private(&kept, &torn, true)?;
+                break kept;
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    file.set_len(good_len)?;
+    file.sync_all()?;
+    Ok(kept)
+}
