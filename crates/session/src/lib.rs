@@ -6,7 +6,9 @@
 
 pub mod entry;
 pub mod ids;
+pub mod lookalike;
 pub mod message;
 pub mod plan;
+pub mod recent;
 pub mod request;
 pub mod state;
