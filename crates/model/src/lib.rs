@@ -5,5 +5,6 @@
 //! logs every attempt.
 
 pub mod model;
+pub mod retry;
 
 pub use model::{Attempt, Delta, Encoded, Model};
