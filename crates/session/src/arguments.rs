@@ -24,7 +24,9 @@ pub fn parse_arguments(raw: &str) -> Result<Value, String> {
         Ok(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(other) => Err(format!("expected a JSON object, got {}: {}", kind(&other), quoted(text))),
-        Err(error) => Err(format!("expected a JSON object, got text that is not JSON ({error}): {}", quoted(text))),
+        Err(error) => {
+            Err(format!("expected a JSON object, got text that is not JSON ({error}): {}", quoted(text)))
+        }
     }
 }
 

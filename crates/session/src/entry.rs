@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::Item;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
-    Content, ContentHash, Ended, FilePath, Finish, RequestMark, ToolResult, ToolSpec, Usage,
+    Content, ContentHash, Ended, FilePath, Finish, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
 };
-use crate::conversation::Item;
-use crate::recent::RecentFiles;
 use crate::plan::Plan;
+use crate::recent::RecentFiles;
 
 /// The version of the log format that this build writes and reads.
 pub const FORMAT: u32 = 1;

@@ -131,6 +131,11 @@ impl HistoryMessage {
                 Block::Opaque(_) => {}
             }
         }
-        HistoryMessage::Assistant { model: model.to_owned(), text: all_text, reasoning: all_reasoning, tool_calls }
+        HistoryMessage::Assistant {
+            model: model.to_owned(),
+            text: all_text,
+            reasoning: all_reasoning,
+            tool_calls,
+        }
     }
 }

@@ -48,7 +48,8 @@ pub enum LineFault {
 ///
 /// Only if a value cannot be expressed in JSON, which no type of [`Body`] allows.
 pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = format!(r#"{{"seq":{},"ts":"{}","kind":"{}""#, entry.seq, entry.ts, entry.body.kind()).into_bytes();
+    let mut line =
+        format!(r#"{{"seq":{},"ts":"{}","kind":"{}""#, entry.seq, entry.ts, entry.body.kind()).into_bytes();
     if let Lane::Worker(name) = &entry.lane {
         line.extend_from_slice(b",\"lane\":");
         serde_json::to_writer(&mut line, name)?;

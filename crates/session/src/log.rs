@@ -168,7 +168,11 @@ impl Log {
     /// # Errors
     ///
     /// If another process holds it, if no segment has a readable header, or if the files cannot be used.
-    pub fn open(dir: &Path, durability: Durability, now: jiff::Timestamp) -> Result<(Log, Opening), OpenError> {
+    pub fn open(
+        dir: &Path,
+        durability: Durability,
+        now: jiff::Timestamp,
+    ) -> Result<(Log, Opening), OpenError> {
         let lock = Lock::acquire(dir, now).map_err(|error| error.into_open_error(dir))?;
         let reading = reading::read_to_write(dir)?;
         let path = segment_path(dir, reading.segment);
@@ -277,7 +281,8 @@ impl Log {
             Body::Model(opening.model),
             Body::Checkpoint(Box::new(opening.checkpoint)),
         ];
-        let entries = numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
+        let entries =
+            numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
         let path = segment_path(&self.dir, segment);
         self.file = write_segment(&path, &entries, self.durability)
             .map_err(|source| AppendError::Write { path: path.clone(), source })?;
@@ -293,7 +298,8 @@ impl Log {
     ///
     /// If it cannot be written.
     pub fn spill(&self, bytes: &[u8]) -> Result<ContentHash, AppendError> {
-        spill::keep(&self.dir, bytes, self.durability).map_err(|(path, source)| AppendError::Write { path, source })
+        spill::keep(&self.dir, bytes, self.durability)
+            .map_err(|(path, source)| AppendError::Write { path, source })
     }
 
     /// Writes `history.json` anew, in one piece.
@@ -386,8 +392,9 @@ fn write_segment(path: &Path, entries: &[Entry], durability: Durability) -> io::
         bytes.extend_from_slice(&line::encode(entry)?);
     }
     let unfinished = path.with_extension("jsonl.new");
-    let written = write_private(&unfinished, &bytes, path_is_later_segment(path) && durability == Durability::Always)
-        .and_then(|()| fs::rename(&unfinished, path));
+    let written =
+        write_private(&unfinished, &bytes, path_is_later_segment(path) && durability == Durability::Always)
+            .and_then(|()| fs::rename(&unfinished, path));
     if let Err(error) = written {
         // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
         let _ = fs::remove_file(&unfinished);

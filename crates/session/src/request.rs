@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use crate::arguments::object_or_empty;
+use crate::conversation::{Item, Step};
 use crate::lookalike::{neutralise, neutralise_arguments};
 use crate::message::{Content, Outcome, RequestMark, ToolResult, ToolSpec};
-use crate::conversation::{Item, Step};
 use crate::state::SessionState;
 use crate::world;
 
@@ -21,7 +21,8 @@ const EMPTY_RESULT: &str = "(no output)";
 const NO_RESULT: &str = "(no result)";
 
 /// What introduces a result whose call can no longer be read.
-const ORPHAN: &str = "The record of the call that this tool result answers was damaged and is lost. The result was:";
+const ORPHAN: &str =
+    "The record of the call that this tool result answers was damaged and is lost. The result was:";
 
 /// What to ask a model, in the order in which it is told.
 #[derive(Clone, Debug)]

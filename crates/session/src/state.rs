@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
-    Answer, Body, Checkpoint, Entry, FailingCall, Grant, InboxMessage, InstructionMark, Lane, ModelChoice, Notice,
-    NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt, World,
+    Answer, Body, Checkpoint, Entry, FailingCall, Grant, InboxMessage, InstructionMark, Lane, ModelChoice,
+    Notice, NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
@@ -211,7 +211,10 @@ impl SessionState {
             instructions: world
                 .instructions
                 .iter()
-                .map(|file| InstructionMark { path: file.path.clone(), hash: ContentHash::of(file.text.as_bytes()) })
+                .map(|file| InstructionMark {
+                    path: file.path.clone(),
+                    hash: ContentHash::of(file.text.as_bytes()),
+                })
                 .collect(),
         };
         self.world = Some(world.clone());
@@ -302,7 +305,9 @@ impl SessionState {
             return;
         };
         let call = step.call_at(result.call).cloned();
-        let (Some(call), Some(slot @ None)) = (call, step.results.get_mut(result.call as usize)) else { return };
+        let (Some(call), Some(slot @ None)) = (call, step.results.get_mut(result.call as usize)) else {
+            return;
+        };
         *slot = Some(result.clone());
         let is_closed = step.results.iter().all(Option::is_some);
         self.count_result(&call, result);
@@ -379,8 +384,10 @@ impl SessionState {
 
     /// Recency goes by the order of the calls, whichever ended first, so it is settled when the last has ended.
     fn touch_files_of_step(&mut self, answer: Seq) {
-        let results: Vec<ToolResult> =
-            self.step_mut(answer).map(|step| step.results.iter().flatten().cloned().collect()).unwrap_or_default();
+        let results: Vec<ToolResult> = self
+            .step_mut(answer)
+            .map(|step| step.results.iter().flatten().cloned().collect())
+            .unwrap_or_default();
         for result in &results {
             self.touch_files(result);
         }

@@ -145,7 +145,11 @@ impl SessionSummary {
 
 fn begins_or_continues_a_turn(entry: &Entry) -> bool {
     match entry.body {
-        Body::UserPrompt(_) | Body::Answer(_) | Body::ToolIntent(_) | Body::ToolResult(_) | Body::Notice(_) => true,
+        Body::UserPrompt(_)
+        | Body::Answer(_)
+        | Body::ToolIntent(_)
+        | Body::ToolResult(_)
+        | Body::Notice(_) => true,
         Body::Session(_)
         | Body::World(_)
         | Body::Checkpoint(_)

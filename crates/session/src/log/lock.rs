@@ -33,7 +33,8 @@ pub(super) enum LockError {
 impl Lock {
     pub(super) fn acquire(dir: &Path, now: jiff::Timestamp) -> Result<Self, LockError> {
         let path = lock_path(dir);
-        let open = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let open =
+            File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = open.map_err(LockError::Io)?;
         match file.try_lock() {
             Ok(()) => {}

@@ -129,7 +129,8 @@ pub fn read(dir: &Path) -> Result<(SessionState, Opening), ReadError> {
 pub fn entries(dir: &Path, mut visit: impl FnMut(&[u8], Result<Entry, LineFault>)) -> Result<(), ReadError> {
     for segment in segments(dir)? {
         let path = segment_path(dir, segment);
-        for_each_line(&path, |line| visit(line, line::decode(line))).map_err(|source| ReadError::Io { path, source })?;
+        for_each_line(&path, |line| visit(line, line::decode(line)))
+            .map_err(|source| ReadError::Io { path, source })?;
     }
     Ok(())
 }
@@ -148,9 +149,11 @@ pub(super) fn read_to_write(dir: &Path) -> Result<Reading, ReadError> {
     let mut reading = read_segments(dir)?;
     let path = segment_path(dir, reading.segment);
     for damage in &mut reading.opening.damage {
-        if let (true, DamageKind::TornTail { kept, .. }) = (damage.segment == reading.segment, &mut damage.kind) {
-            let torn =
-                set_aside(&path, reading.good_len).map_err(|source| ReadError::Io { path: path.clone(), source })?;
+        if let (true, DamageKind::TornTail { kept, .. }) =
+            (damage.segment == reading.segment, &mut damage.kind)
+        {
+            let torn = set_aside(&path, reading.good_len)
+                .map_err(|source| ReadError::Io { path: path.clone(), source })?;
             *kept = Some(torn);
         }
     }
@@ -160,7 +163,9 @@ pub(super) fn read_to_write(dir: &Path) -> Result<Reading, ReadError> {
 /// The numbers of a session's segments, in order.
 pub(super) fn segments(dir: &Path) -> Result<Vec<u32>, ReadError> {
     let names = fs::read_dir(dir).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::NoSession { dir: dir.to_owned() },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            ReadError::NoSession { dir: dir.to_owned() }
+        }
         _ => ReadError::Io { path: dir.to_owned(), source },
     })?;
     let mut numbers: Vec<u32> = names
@@ -253,7 +258,7 @@ struct Lengths {
 }
 
 /// Streams a file's lines, without their newlines; what stands behind the last newline is not a line.
-pub(super) fn for_each_line(path: &Path, mut visit: impl FnMut(&[u8])) -> io::Result<Lengths> {
+fn for_each_line(path: &Path, mut visit: impl FnMut(&[u8])) -> io::Result<Lengths> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut lengths = Lengths { whole: 0, torn: 0 };
     let mut line = Vec::new();

@@ -8,7 +8,11 @@ use super::{Durability, private_dir, write_private};
 use crate::message::ContentHash;
 
 /// Keeps `bytes` and says by which hash they are found. They are on the disk before an entry can name them.
-pub(super) fn keep(dir: &Path, bytes: &[u8], durability: Durability) -> Result<ContentHash, (PathBuf, io::Error)> {
+pub(super) fn keep(
+    dir: &Path,
+    bytes: &[u8],
+    durability: Durability,
+) -> Result<ContentHash, (PathBuf, io::Error)> {
     let hash = ContentHash::of(bytes);
     let folder = dir.join("spill");
     let path = folder.join(hash.as_str());
