@@ -1,8 +1,21 @@
 //! The session plan: what it is, how it reads, and how a write by the model becomes one.
 //!
-//! A [`Plan`] is a value; the fold in [`crate::state`] decides which one is current.
+//! A [`Plan`] is a value; the fold in [`crate::state`] decides which one is current. [`write()`] turns the arguments of a
+//! call into one, or says why it cannot; [`render()`] is the only way a plan is put into words.
 
 use serde::{Deserialize, Serialize};
+
+mod decode;
+mod python;
+mod render;
+mod write;
+
+pub use decode::{MAX_ACTIVE_FORM_CHARS, MAX_CONTENT_CHARS, MAX_ID_CHARS, MAX_ITEMS};
+pub use render::{item_line, one_line, render};
+pub use write::{PlanRefusal, PlanWrite, from_arguments, write};
+
+#[cfg(test)]
+mod tests;
 
 /// The names under which the plan tool may be called. The first is the one that is advertised.
 pub const PLAN_TOOL_NAMES: [&str; 2] = ["todo_write", "todo"];
@@ -44,6 +57,17 @@ pub enum PlanItemStatus {
     InProgress,
     /// Done.
     Completed,
+}
+
+impl PlanItemStatus {
+    /// The name used in calls, logs and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PlanItemStatus::Pending => "pending",
+            PlanItemStatus::InProgress => "in_progress",
+            PlanItemStatus::Completed => "completed",
+        }
+    }
 }
 
 impl Plan {
