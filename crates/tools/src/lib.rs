@@ -5,4 +5,45 @@
 
 pub mod tool;
 
-pub use tool::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub mod arguments;
+mod text;
+
+mod diff;
+mod encoding;
+mod place;
+
+mod files;
+
+mod edit;
+mod read;
+mod write;
+
+pub use edit::Edit;
+pub use files::FileMemory;
+pub use read::Read;
+pub use tool::{CallContext, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub use write::Write;
+
+use mainstay_session::message::ToolSpec;
+
+/// A tool's spec from its files.
+fn spec(name: &str, description: &str, schema: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.trim().to_owned(),
+        schema: schema.trim().to_owned(),
+    }
+}
+
+/// Runs work on files where it does not hold up other calls. It is short, so it runs to its end even if the call is
+/// cancelled.
+async fn blocking(
+    context: &CallContext,
+    work: impl FnOnce(CallContext) -> Result<ToolOutput, ToolError> + Send + 'static,
+) -> Result<ToolOutput, ToolError> {
+    let context = context.clone();
+    match tokio::task::spawn_blocking(move || work(context)).await {
+        Ok(result) => result,
+        Err(error) => Err(ToolError::from(format!("the call could not be finished: {error}"))),
+    }
+}

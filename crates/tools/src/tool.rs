@@ -44,6 +44,9 @@ pub enum ToolKind {
     Other,
 }
 
+/// Looks up the hash of a file's bytes as the model knows them, by resolved path.
+pub type Seen = Arc<dyn Fn(&Path) -> Option<ContentHash> + Send + Sync>;
+
 /// What a call is given to work with.
 #[derive(Clone)]
 pub struct CallContext {
@@ -54,7 +57,7 @@ pub struct CallContext {
     /// The plan in view.
     pub plan: PlanInView,
     /// The hash of a file's bytes as the model last read or wrote them, by resolved path.
-    pub seen: Arc<dyn Fn(&Path) -> Option<ContentHash> + Send + Sync>,
+    pub seen: Seen,
     /// Logs that a command is about to run. The command must not do anything before this returned `Ok`; after `Err` it
     /// must never run.
     pub intent: Arc<dyn Fn(StartedProcess) -> Result<(), String> + Send + Sync>,
