@@ -1,0 +1,235 @@
+use super::*;
+
+fn parse_line(line: &[&str]) -> Result<Command, clap::Error> {
+    parse(std::iter::once("mainstay").chain(line.iter().copied()).map(OsString::from))
+}
+
+fn exec(line: &[&str]) -> ExecArguments {
+    match parse_line(line).unwrap() {
+        Command::Exec(arguments) => arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn complaint(line: &[&str]) -> String {
+    let error = parse_line(line).unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{line:?}");
+    error.to_string()
+}
+
+#[test]
+fn the_definition_holds_together() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn exec_with_nothing_reads_stdin_in_a_new_session() {
+    let arguments = exec(&["exec"]);
+    assert_eq!(arguments, ExecArguments::default());
+    assert_eq!(arguments.prompt(), PromptSource::Stdin);
+    assert_eq!(arguments.session(), SessionChoice::New);
+    assert_eq!(arguments.overrides(), Overrides::default());
+}
+
+#[test]
+fn exec_with_everything() {
+    let arguments = exec(&[
+        "exec",
+        "--json",
+        "--deltas",
+        "--session",
+        "3f2a",
+        "--model",
+        "local/org/m",
+        "--cwd",
+        "/w",
+        "--approve",
+        "all",
+        "--max-steps",
+        "7",
+        "--require-plan=2",
+        "do it",
+    ]);
+    assert_eq!(
+        arguments,
+        ExecArguments {
+            prompt: Some("do it".to_owned()),
+            json: true,
+            deltas: true,
+            session: Some("3f2a".to_owned()),
+            last: false,
+            model: Some(ModelName::Of { provider: "local".to_owned(), model: "org/m".to_owned() }),
+            cwd: Some(PathBuf::from("/w")),
+            approve: Some(Approve::All),
+            max_steps: Some(7),
+            require_plan: Some(2),
+        }
+    );
+    assert_eq!(arguments.prompt(), PromptSource::Given("do it"));
+    assert_eq!(arguments.session(), SessionChoice::Id("3f2a"));
+}
+
+#[test]
+fn small_forms_of_exec() {
+    assert_eq!(exec(&["exec", "-"]).prompt(), PromptSource::Stdin);
+    assert_eq!(exec(&["exec", "--last", "go on"]).session(), SessionChoice::Last);
+    assert_eq!(exec(&["exec", "--", "- a list"]).prompt(), PromptSource::Given("- a list"));
+    let bare = exec(&["exec", "--require-plan", "go on"]);
+    assert_eq!(
+        (bare.require_plan, bare.prompt()),
+        (Some(defaults::REQUIRE_PLAN), PromptSource::Given("go on"))
+    );
+    assert_eq!(exec(&["exec", "--require-plan=0"]).require_plan, Some(0));
+    assert_eq!(
+        exec(&["exec", "--model", "script:a/b.json"]).overrides().model,
+        Some(ModelName::Script(PathBuf::from("a/b.json")))
+    );
+}
+
+#[test]
+fn the_other_commands() {
+    let table: [(&[&str], Command); 6] = [
+        (&["sessions"], Command::Sessions(SessionsArguments::default())),
+        (&["sessions", "--json"], Command::Sessions(SessionsArguments { json: true })),
+        (
+            &["plan", "3f", "--markdown"],
+            Command::Plan(PlanArguments {
+                session: Some("3f".to_owned()),
+                markdown: true,
+                ..PlanArguments::default()
+            }),
+        ),
+        (
+            &["plan", "--json", "--cwd", "x"],
+            Command::Plan(PlanArguments { json: true, cwd: Some("x".into()), ..PlanArguments::default() }),
+        ),
+        (
+            &["history", "--json"],
+            Command::History(HistoryArguments { json: true, ..HistoryArguments::default() }),
+        ),
+        (&["demo"], Command::Demo),
+    ];
+    for (line, expected) in table {
+        assert_eq!(parse_line(line).unwrap(), expected, "{line:?}");
+    }
+}
+
+#[test]
+fn without_a_command_it_says_what_there_is() {
+    insta::assert_snapshot!(complaint(&[]), @r#"
+    error: the terminal interface is not built yet
+
+      do one turn without it:  mainstay exec "fix the failing test"
+      see what it is about:    mainstay demo
+
+    Usage: mainstay [COMMAND]
+
+    For more information, try '--help'.
+    "#);
+}
+
+#[test]
+fn mistakes_are_usage_errors_that_say_what_is_allowed() {
+    let table: [(&[&str], &str); 10] = [
+        (&["exec", "--last", "--session", "x"], "cannot be used with"),
+        (&["exec", "--deltas", "x"], "--json"),
+        (&["exec", "--approve", "everything", "x"], "[possible values: ask, edits, auto, all]"),
+        (&["exec", "--max-steps", "0", "x"], "0 is not in 1..=4294967295"),
+        (
+            &["exec", "--model", "gpt", "x"],
+            "must be PROVIDER/NAME, such as ollama/qwen3-coder, or script:FILE",
+        ),
+        (&["exec", "--modle", "a/b", "x"], "a similar argument exists: '--model'"),
+        (&["exec", "two", "prompts"], "unexpected argument 'prompts' found"),
+        (&["plan", "--json", "--markdown"], "cannot be used with"),
+        (&["plan", "3f", "--cwd", "x"], "cannot be used with"),
+        (&["exce", "x"], "a similar subcommand exists: 'exec'"),
+    ];
+    for (line, expected) in table {
+        let complaint = complaint(line);
+        assert!(complaint.contains(expected), "{line:?}: {complaint}");
+    }
+}
+
+#[test]
+fn version_and_help_are_no_failures() {
+    let version = parse_line(&["--version"]).unwrap_err();
+    assert_eq!(
+        (version.exit_code(), version.to_string()),
+        (0, format!("mainstay {}\n", env!("CARGO_PKG_VERSION")))
+    );
+    for line in [&["--help"][..], &["exec", "--help"], &["plan", "-h"]] {
+        let help = parse_line(line).unwrap_err();
+        assert_eq!(help.exit_code(), 0);
+        assert!(help.to_string().contains("Examples:"), "{line:?}");
+    }
+}
+
+#[test]
+fn the_help_of_exec() {
+    // The width is fixed, so that the terminal of whoever runs the test has no say.
+    let command = Arguments::command().term_width(100);
+    insta::assert_snapshot!(command.try_get_matches_from(["mainstay", "exec", "--help"]).unwrap_err(), @r#"
+    Do one turn without an interface: the answer on stdout, all else on stderr
+
+    Usage: mainstay exec [OPTIONS] [PROMPT]
+
+    Arguments:
+      [PROMPT]
+              What to do; `-` or nothing reads it from stdin
+
+    Options:
+          --json
+              Print what happens as one JSON object a line instead of the answer
+
+          --deltas
+              With --json, also print the pieces of an answer as they come
+
+          --session <ID>
+              Continue the session with this id; any unique part of it will do
+
+          --last
+              Continue the newest session of this directory
+
+          --model <MODEL>
+              The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
+
+          --cwd <DIR>
+              The directory to work in, instead of the current one
+
+          --approve <MODE>
+              What needs your consent; where nobody can be asked, what would ask is denied [default:
+              auto]
+
+              Possible values:
+              - ask:   Edits and commands ask
+              - edits: Edits in the workspace pass, commands ask
+              - auto:  Edits pass, commands pass inside an enforced sandbox and else ask
+              - all:   Everything passes
+
+          --max-steps <N>
+              End after this many steps, a step being one request and the calls it asks for [default:
+              500]
+
+          --require-plan[=<N>]
+              Go on up to N times while plan items are unfinished, and exit with 3 if they stay so [N:
+              3]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Examples:
+      mainstay exec "fix the failing test"
+      mainstay exec --model ollama/qwen3-coder --approve all "run the tests and fix what fails"
+      git diff | mainstay exec -                    the prompt from stdin
+      mainstay exec --last "go on"                  also after a crash: nothing is lost
+      mainstay exec --require-plan=5 "…"            go on while plan items are unfinished
+      mainstay exec --json "…" | jq -c .            what happens, for programs
+
+    Commands of the model need an enforced sandbox or --approve all; this version has no sandbox.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged,
+    69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted,
+    143 terminated.
+    "#);
+}

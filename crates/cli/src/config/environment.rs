@@ -1,0 +1,56 @@
+//! The layer of the environment: `MAINSTAY_` and a top-level key in upper case.
+
+use super::document::{Origin, Placed, alternatives};
+use super::places::Environment;
+use super::{Approve, Durability, Layer, TOOLS};
+use crate::error::CliError;
+
+/// Reads the layer. Other variables that begin with `MAINSTAY_` mean other things and are left alone.
+pub(super) fn read(environment: &Environment) -> Result<Layer, CliError> {
+    Ok(Layer {
+        model: variable(environment, "MAINSTAY_MODEL", str::parse)?,
+        approve: variable(environment, "MAINSTAY_APPROVE", |text| choice(text, &Approve::WORDS))?,
+        durability: variable(environment, "MAINSTAY_DURABILITY", |text| choice(text, &Durability::WORDS))?,
+        max_steps: variable(environment, "MAINSTAY_MAX_STEPS", max_steps)?,
+        tools: variable(environment, "MAINSTAY_TOOLS", tools)?,
+        ..Layer::default()
+    })
+}
+
+fn variable<T>(
+    environment: &Environment,
+    name: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<Placed<T>>, CliError> {
+    let Some(text) = environment.get(name) else { return Ok(None) };
+    let parsed = match text.to_str() {
+        Some(text) => parse(text.trim()).map_err(|why| format!("{name} {why}, found {text:?}")),
+        None => Err(format!("{name} is not UTF-8")),
+    };
+    let value = parsed.map_err(|why| {
+        CliError::configuration(why).hint(format!("set the variable right, or take it away: unset {name}"))
+    })?;
+    Ok(Some(Placed { value, origin: Origin::Variable(name) }))
+}
+
+fn choice<T: Copy>(text: &str, words: &[(&'static str, T)]) -> Result<T, String> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        format!("must be {}", alternatives(&words.iter().map(|(word, _)| *word).collect::<Vec<_>>()))
+    })
+}
+
+fn max_steps(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| "must be a whole number from 1".to_owned())
+}
+
+fn tools(text: &str) -> Result<Vec<&'static str>, String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(tool).collect()
+}
+
+/// The tool of a name. The error says which there are, to follow "`tools` ".
+pub(super) fn tool(name: &str) -> Result<&'static str, String> {
+    TOOLS
+        .into_iter()
+        .find(|tool| *tool == name)
+        .ok_or_else(|| format!("must name tools out of {}", TOOLS.join(", ")))
+}

@@ -1,0 +1,145 @@
+//! The layer of a file: which keys there are, and what each may be.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::base_url::BaseUrl;
+use super::document::{Document, Placed, Table, Value};
+use super::environment::tool;
+use super::{Api, Approve, Durability, Layer, ModelLayer, ProviderLayer, Secret, TextCalls};
+use crate::error::CliError;
+
+/// Reads the user's own file.
+pub(super) fn read(document: &Document) -> Result<Layer, CliError> {
+    document.read(|table| {
+        let mut layer = read_common(table)?;
+        layer.writable = table.section("sandbox", read_sandbox)?;
+        layer.providers = table.section("providers", |table| named(table, read_provider))?;
+        Ok(layer)
+    })
+}
+
+/// Reads the keys that any file may have; what each may say in a project's is [`super::project`]'s matter.
+pub(super) fn read_common(table: &mut Table<'_>) -> Result<Layer, CliError> {
+    let mut layer = Layer {
+        model: table
+            .place("model", |value| value.text()?.parse().map_err(|why: String| wrong(value, &why)))?,
+        approve: table.place("approve", |value| value.choice(&Approve::WORDS))?,
+        durability: table.place("durability", |value| value.choice(&Durability::WORDS))?,
+        max_steps: table.place("max_steps", |value| count(value, 1))?,
+        tools: table.place("tools", |value| {
+            value.list(|item| tool(item.any_text()?).map_err(|why| wrong(item, &why)))
+        })?,
+        ..Layer::default()
+    };
+    refuse_rules(table)?;
+    table.section("plan", |plan| {
+        layer.plan_tool = plan.place("tool", |value| value.choice(&[("on", true), ("off", false)]))?;
+        layer.reminder_after = plan.place("reminder_after", |value| count(value, 0))?;
+        layer.reminder_repeat = plan.place("reminder_repeat", |value| count(value, 0))?;
+        Ok(())
+    })?;
+    Ok(layer)
+}
+
+fn wrong(value: &Value<'_>, why: &str) -> CliError {
+    match value.any_text() {
+        Ok(found) => value.complain(&format!("{why}, found {found:?}")),
+        Err(error) => error,
+    }
+}
+
+fn count(value: &Value<'_>, least: u64) -> Result<u32, CliError> {
+    value.whole(least..=u64::from(u32::MAX)).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// A rule that is read and not obeyed would be worse than none: somebody relies on it.
+fn refuse_rules(table: &mut Table<'_>) -> Result<(), CliError> {
+    match table.take("rules") {
+        Some(rules) => Err(rules
+            .refuse("[[rules]] is not supported by this version, and a rule must not be ignored")
+            .hint("take the rules out, and choose what may run with approve (or --approve)")),
+        None => Ok(()),
+    }
+}
+
+/// `[sandbox]`. A mode that this version cannot enforce is refused for the same reason as a rule.
+fn read_sandbox(table: &mut Table<'_>) -> Result<Option<Placed<Vec<PathBuf>>>, CliError> {
+    if let Some(mode) = table.take("mode") {
+        let enforced = mode.choice(&[("off", false), ("read-only", true), ("workspace-write", true)])?;
+        if enforced {
+            return Err(mode
+                .complain(
+                    "can only be \"off\": this version has no sandbox, and must not act as if it had one",
+                )
+                .hint("take the line out; without a sandbox, commands run only with --approve all"));
+        }
+    }
+    table.place("writable", |value| value.list(|item| Ok(PathBuf::from(item.text()?))))
+}
+
+/// A table whose keys are names: each a table, read with `read`.
+fn named<T>(
+    table: &mut Table<'_>,
+    read: impl Fn(&mut Table<'_>) -> Result<T, CliError>,
+) -> Result<BTreeMap<String, T>, CliError> {
+    table.take_all().iter().map(|value| Ok((value.key().to_owned(), value.table(&read)?))).collect()
+}
+
+fn read_provider(table: &mut Table<'_>) -> Result<ProviderLayer, CliError> {
+    Ok(ProviderLayer {
+        api: table.get("api", |value| value.choice(&Api::WORDS))?,
+        base_url: table
+            .get("base_url", |value| BaseUrl::parse(value.text()?).map_err(|why| wrong(value, &why)))?,
+        api_key_env: table.get("api_key_env", variable_name)?,
+        headers: table.section("headers", |headers| headers.take_all().iter().map(header).collect())?,
+        first_token_timeout: table.get("first_token_timeout", seconds)?,
+        idle_timeout: table.get("idle_timeout", seconds)?,
+        models: table.section("models", |models| named(models, read_model))?,
+    })
+}
+
+fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
+    let tokens = 1..=1_000_000_000;
+    Ok(ModelLayer {
+        context_window: table.place("context_window", |value| value.whole(tokens.clone()))?,
+        max_output: table.get("max_output", |value| value.whole(tokens.clone()))?,
+        effort: table.get("effort", |value| Ok(value.text()?.to_owned()))?,
+        temperature: table.get("temperature", |value| value.number(0.0..=2.0))?,
+        images: table.get("images", Value::boolean)?,
+        alternate_roles: table.get("alternate_roles", Value::boolean)?,
+        text_calls: table.get("text_calls", |value| value.choice(&TextCalls::WORDS))?,
+        extra_body: table.section("extra_body", |body| {
+            body.take_all().iter().map(|value| Ok((value.key().to_owned(), value.json()?))).collect()
+        })?,
+    })
+}
+
+fn seconds(value: &Value<'_>) -> Result<u64, CliError> {
+    value.whole(0..=86_400)
+}
+
+/// The name of a variable. The value is not repeated: some paste the key itself here.
+fn variable_name(value: &Value<'_>) -> Result<String, CliError> {
+    let name = value.any_text()?;
+    let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if !fits {
+        return Err(value
+            .complain("must be the name of an environment variable: letters, digits and _")
+            .hint("the key itself does not belong in a file; put it into a variable and name that here"));
+    }
+    Ok(name.to_owned())
+}
+
+fn header(value: &Value<'_>) -> Result<(String, Secret), CliError> {
+    let name_fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if value.key().is_empty() || !value.key().chars().all(name_fits) {
+        return Err(value.refuse(&format!("{:?} cannot be the name of a header", value.key())));
+    }
+    let text = value.any_text()?;
+    if !text.chars().all(|c| c.is_ascii_graphic() || c == ' ' || c == '\t') {
+        return Err(value.complain("must hold printable ASCII only"));
+    }
+    Ok((value.key().to_ascii_lowercase(), Secret::new(text)))
+}

@@ -1,0 +1,125 @@
+//! What the program works with, resolved once from what the user wrote.
+//!
+//! [`Settings::resolve`] is the border: above it are words of the user with their places, below it are values that
+//! hold. Nothing below reads the environment, a configuration file or a flag again.
+
+mod discovery;
+mod model;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+pub(crate) use model::ModelConfig;
+
+use crate::config::builtin::BUILT_IN;
+use crate::config::places::{Surroundings, repository_root};
+use crate::config::{Approve, Config, Durability, Layer, Overrides, TOOLS, defaults};
+use crate::error::CliError;
+use crate::instructions::{self, Instructions};
+
+/// What one run works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Where sessions are kept; absolute, perhaps not there yet.
+    pub(crate) data_home: PathBuf,
+    /// The workspace, absolute and resolved.
+    pub(crate) workspace: PathBuf,
+    /// Where the user's configuration and instructions lie; nowhere without a home directory.
+    pub(crate) config_home: Option<PathBuf>,
+    /// The model that answers.
+    pub(crate) model: ModelConfig,
+    /// What needs consent.
+    pub(crate) approve: Approve,
+    /// The most steps of a turn, at least 1.
+    pub(crate) max_steps: u32,
+    /// When the log is synced.
+    pub(crate) durability: Durability,
+    /// How the session plan is used.
+    pub(crate) plan: PlanSettings,
+    /// The tools on offer, in order; `todo_write` is among them exactly if [`PlanSettings::tool`] is on.
+    pub(crate) tools: Vec<&'static str>,
+    /// What a sandbox would let commands write beside the workspace.
+    pub(crate) writable: Vec<PathBuf>,
+    /// Variables that hold keys of providers, which no command may see; sorted.
+    pub(crate) hidden_variables: Vec<String>,
+}
+
+/// How the session plan is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlanSettings {
+    /// Whether the model is offered the plan tool.
+    pub(crate) tool: bool,
+    /// After how many steps without a plan write the reminder comes; 0 is never.
+    pub(crate) reminder_after: u32,
+    /// After how many further steps it comes again; 0 is never.
+    pub(crate) reminder_repeat: u32,
+}
+
+impl Settings {
+    /// Reads all configuration and resolves it. `directory` is what `--cwd` says.
+    ///
+    /// Fails with exit code 2 for a directory that cannot be used, 77 for a missing key, 78 for anything wrong in the
+    /// configuration, and where no model is configured.
+    pub(crate) fn resolve(
+        surroundings: &Surroundings,
+        directory: Option<&Path>,
+        overrides: Overrides,
+    ) -> Result<Self, CliError> {
+        let workspace = surroundings.workspace(directory)?;
+        let config = Config::load(surroundings, &workspace, overrides)?;
+        let data_home = surroundings.data_home()?;
+        let model = match &config.values.model {
+            Some(name) => model::resolve(name, &config, surroundings)?,
+            None => return Err(discovery::no_model(&config, &surroundings.environment)),
+        };
+        let values = config.values;
+        let plan = plan_settings(&values);
+        Ok(Settings {
+            data_home,
+            workspace,
+            config_home: surroundings.config_home(),
+            model,
+            approve: values.approve.as_ref().map_or(defaults::APPROVE, |approve| approve.value),
+            max_steps: values.max_steps.as_ref().map_or(defaults::MAX_STEPS, |steps| steps.value),
+            durability: values.durability.as_ref().map_or(defaults::DURABILITY, |when| when.value),
+            plan,
+            tools: TOOLS.into_iter().filter(|tool| is_offered(tool, &values, plan)).collect(),
+            hidden_variables: hidden_variables(&values),
+            writable: values.writable.map(|writable| writable.value).unwrap_or_default(),
+        })
+    }
+
+    /// Reads the instruction files as they are now, for a model with this context window.
+    pub(crate) fn instructions(&self, context_window: u64) -> Instructions {
+        let root = repository_root(&self.workspace).unwrap_or(&self.workspace);
+        instructions::load(self.config_home.as_deref(), root, &self.workspace, context_window)
+    }
+}
+
+fn plan_settings(values: &Layer) -> PlanSettings {
+    let is_listed = values.tools.as_ref().is_none_or(|tools| tools.value.contains(&"todo_write"));
+    PlanSettings {
+        tool: is_listed && values.plan_tool.as_ref().is_none_or(|tool| tool.value),
+        reminder_after: values.reminder_after.as_ref().map_or(defaults::REMINDER_AFTER, |steps| steps.value),
+        reminder_repeat: values.reminder_repeat.as_ref().map_or(0, |steps| steps.value),
+    }
+}
+
+fn is_offered(tool: &str, values: &Layer, plan: PlanSettings) -> bool {
+    match tool {
+        "todo_write" => plan.tool,
+        _ => values.tools.as_ref().is_none_or(|tools| tools.value.contains(&tool)),
+    }
+}
+
+/// Every variable that may hold a key: of the providers that are known, and of those that the user defined, used or
+/// not.
+fn hidden_variables(values: &Layer) -> Vec<String> {
+    let known = BUILT_IN.iter().filter_map(|provider| provider.api_key_env).map(str::to_owned);
+    let own = values.providers.values().filter_map(|provider| provider.api_key_env.clone());
+    let names: BTreeSet<String> = known.chain(own).filter(|name| !name.is_empty()).collect();
+    names.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

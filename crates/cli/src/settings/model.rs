@@ -1,0 +1,242 @@
+//! The model that answers, with all that is needed to ask it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::base_url::BaseUrl;
+use crate::config::builtin::{BUILT_IN, BuiltIn, HOSTED_WINDOW, UNKNOWN_WINDOW};
+use crate::config::document::{Placed, nearest};
+use crate::config::places::{Environment, Surroundings};
+use crate::config::{Api, Config, ModelLayer, ModelName, ProviderLayer, Secret, TextCalls, defaults};
+use crate::error::{self, CliError};
+
+/// Which model answers.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelConfig {
+    /// A file with answers.
+    Script {
+        /// The file, absolute.
+        file: PathBuf,
+    },
+    /// A model that a provider serves.
+    Served(Box<ServedModel>),
+}
+
+impl ModelConfig {
+    /// The context window in tokens. A script has that of a hosted model.
+    pub(crate) fn context_window(&self) -> u64 {
+        match self {
+            ModelConfig::Script { .. } => HOSTED_WINDOW,
+            ModelConfig::Served(served) => served.context_window,
+        }
+    }
+}
+
+/// A model that a provider serves.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedModel {
+    /// The provider's name in the configuration.
+    pub(crate) provider: String,
+    /// The model's name as the provider knows it.
+    pub(crate) model: String,
+    /// What the provider speaks.
+    pub(crate) api: Api,
+    /// Its address.
+    pub(crate) base_url: BaseUrl,
+    /// The key, where one is wanted: printable ASCII.
+    pub(crate) key: Option<Secret>,
+    /// Headers to send along, by name in lower case.
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// How long to wait for the first piece of an answer; none is for ever.
+    pub(crate) first_token_timeout: Option<Duration>,
+    /// How long to wait for each further piece; none is for ever.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// The context window in tokens, at least 8,000.
+    pub(crate) context_window: u64,
+    /// The most tokens of an answer; none leaves it to the provider.
+    pub(crate) max_output: Option<u64>,
+    /// How hard to think, as the provider names it.
+    pub(crate) effort: Option<String>,
+    /// The sampling temperature; none leaves it to the provider.
+    pub(crate) temperature: Option<f64>,
+    /// Whether it takes images.
+    pub(crate) images: bool,
+    /// Whether user messages in a row are merged into one.
+    pub(crate) alternate_roles: bool,
+    /// Whether calls that it writes as text are taken as calls.
+    pub(crate) text_calls: bool,
+    /// Members to add to the body of a request.
+    pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Resolves the model of a name. Fails with exit code 77 for a key that is missing or unusable, else 78.
+pub(super) fn resolve(
+    name: &Placed<ModelName>,
+    config: &Config,
+    surroundings: &Surroundings,
+) -> Result<ModelConfig, CliError> {
+    match &name.value {
+        ModelName::Script(file) => Ok(ModelConfig::Script { file: surroundings.current_dir.join(file) }),
+        ModelName::Of { provider, model } => {
+            let provider = Provider::find(provider, name, config)?;
+            let served = provider.serve(model, &surroundings.environment)?;
+            Ok(ModelConfig::Served(Box::new(served)))
+        }
+    }
+}
+
+/// A provider: what is built in, and what the user says over it.
+struct Provider<'a> {
+    name: &'a str,
+    built_in: Option<&'static BuiltIn>,
+    own: ProviderLayer,
+    api: Api,
+    base_url: BaseUrl,
+    file: String,
+}
+
+impl<'a> Provider<'a> {
+    fn find(name: &'a str, asked: &Placed<ModelName>, config: &Config) -> Result<Self, CliError> {
+        let file = config
+            .user_file
+            .as_ref()
+            .map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string());
+        let built_in = BuiltIn::find(name);
+        let own = match (config.values.providers.get(name), built_in) {
+            (Some(own), _) => own.clone(),
+            (None, Some(_)) => ProviderLayer::default(),
+            (None, None) => return Err(unknown(name, asked, config)),
+        };
+        let lacks = |key: &str, example: &str| {
+            CliError::configuration(format!("[providers.{name}] in {file} lacks `{key}`"))
+                .hint(format!("add a line such as: {key} = {example:?}"))
+        };
+        let api = own.api.or(built_in.map(|known| known.api)).ok_or_else(|| lacks("api", "openai-chat"))?;
+        let base_url = match (&own.base_url, built_in) {
+            (Some(url), _) => url.clone(),
+            (None, Some(known)) => BaseUrl::parse(known.base_url).map_err(CliError::configuration)?,
+            (None, None) => return Err(lacks("base_url", "http://127.0.0.1:8080/v1")),
+        };
+        Ok(Provider { name, built_in, own, api, base_url, file })
+    }
+
+    fn serve(self, model: &str, environment: &Environment) -> Result<ServedModel, CliError> {
+        if !self.api.is_spoken() {
+            return Err(self.unspoken());
+        }
+        let mut said = self.own.models.get(model).cloned().unwrap_or_default();
+        let loopback = self.base_url.is_loopback();
+        let local = loopback || self.built_in.is_some_and(BuiltIn::is_local);
+        let silence = if loopback { None } else { Some(defaults::FIRST_TOKEN_TIMEOUT) };
+        Ok(ServedModel {
+            provider: self.name.to_owned(),
+            model: model.to_owned(),
+            api: self.api,
+            key: self.key(environment)?,
+            first_token_timeout: limit(self.own.first_token_timeout, silence),
+            idle_timeout: limit(self.own.idle_timeout, Some(defaults::IDLE_TIMEOUT)),
+            context_window: self.context_window(model, &said)?,
+            max_output: said.max_output,
+            effort: said.effort.take(),
+            temperature: said.temperature,
+            images: said.images.unwrap_or(self.built_in.is_some_and(|known| known.images)),
+            alternate_roles: said
+                .alternate_roles
+                .unwrap_or(self.built_in.is_none_or(|known| known.alternate_roles)),
+            text_calls: match said.text_calls.unwrap_or(TextCalls::Auto) {
+                TextCalls::Auto => local,
+                TextCalls::On => true,
+                TextCalls::Off => false,
+            },
+            extra_body: said.extra_body,
+            base_url: self.base_url,
+            headers: self.own.headers,
+        })
+    }
+
+    /// The key, if the provider wants one.
+    fn key(&self, environment: &Environment) -> Result<Option<Secret>, CliError> {
+        let known = self.built_in.and_then(|known| known.api_key_env);
+        let Some(variable) = self.own.api_key_env.as_deref().or(known).filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let text = environment.get(variable).map(|value| value.to_string_lossy().trim().to_owned());
+        let Some(key) = text.filter(|key| !key.is_empty()) else {
+            return Err(self.keyless(variable));
+        };
+        if !key.chars().all(|c| c.is_ascii_graphic()) {
+            let what = format!("the key in {variable} holds a space or another character that no key has");
+            return Err(CliError::new(error::CREDENTIALS, what).hint("set the variable to the key alone"));
+        }
+        Ok(Some(Secret::new(key)))
+    }
+
+    fn keyless(&self, variable: &str) -> CliError {
+        let what =
+            format!("provider {:?} wants an API key, and the variable {variable} is not set", self.name);
+        CliError::new(error::CREDENTIALS, what).hint(format!("set it: export {variable}=YOUR-KEY")).hint(
+            format!(
+                "or name another variable with api_key_env in [providers.{}] of {}",
+                self.name, self.file
+            ),
+        )
+    }
+
+    fn context_window(&self, model: &str, said: &ModelLayer) -> Result<u64, CliError> {
+        let unsaid = self.built_in.map_or(UNKNOWN_WINDOW, |known| known.context_window);
+        let Some(window) = &said.context_window else { return Ok(unsaid) };
+        if window.value >= defaults::MIN_WINDOW {
+            return Ok(window.value);
+        }
+        Err(CliError::configuration(format!(
+            "{}: a context window of {} tokens ({}/{model}) is too small: a session needs {} or more",
+            window.origin,
+            window.value,
+            self.name,
+            defaults::MIN_WINDOW
+        ))
+        .hint(
+            "serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768",
+        )
+        .hint("and say so here: context_window = 32768"))
+    }
+
+    fn unspoken(&self) -> CliError {
+        CliError::configuration(format!(
+            "provider {:?} speaks {:?}, which this version does not; it speaks \"openai-chat\"",
+            self.name,
+            self.api.as_str()
+        ))
+        .hint("choose a provider that speaks it: openai, openrouter, deepseek, groq, mistral, xai, ollama, llamacpp, lmstudio")
+        .hint(format!(
+            "or, where the provider has such an interface too, set api and base_url in [providers.{}] of {}",
+            self.name, self.file
+        ))
+    }
+}
+
+fn unknown(name: &str, asked: &Placed<ModelName>, config: &Config) -> CliError {
+    let own = config.values.providers.keys().map(String::as_str);
+    let names: Vec<&str> = own.chain(BUILT_IN.iter().map(|known| known.name)).collect();
+    let mut error = CliError::configuration(format!(
+        "{}: there is no provider {name:?} (model {})",
+        asked.origin, asked.value
+    ));
+    if let Some(near) = nearest(name, &names) {
+        error = error.hint(format!("did you mean {near:?}?"));
+    }
+    error.hint(format!("there are: {}", names.join(", "))).hint(format!(
+        "define it with [providers.{name}] in {}, with api and base_url",
+        config.user_file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
+    ))
+}
+
+/// A timeout in seconds, where 0 is none.
+fn limit(said: Option<u64>, unsaid: Option<Duration>) -> Option<Duration> {
+    match said {
+        Some(0) => None,
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => unsaid,
+    }
+}
