@@ -4,6 +4,7 @@
 //! [`request`] says what follows from a state; [`log`] alone touches files. Nothing here is asynchronous, and nothing
 //! reads the network, the terminal, the environment or a clock.
 
+pub mod attention;
 pub mod entry;
 pub mod ids;
 pub mod lookalike;
@@ -12,3 +13,4 @@ pub mod plan;
 pub mod recent;
 pub mod request;
 pub mod state;
+pub mod world;
