@@ -18,9 +18,9 @@ pub(crate) fn changes(told: &Told, now: &SurroundingsNow) -> Vec<Notice> {
     if files != told.instructions {
         let changed =
             now.instructions.iter().zip(&files).filter(|(_, mark)| !told.instructions.contains(mark));
-        let changed: Vec<_> = changed.map(|(file, _)| file).collect();
+        let changed: Vec<_> = changed.map(|(file, _)| file.clone()).collect();
         let is_gone = |old: &&InstructionMark| !files.iter().any(|mark| mark.path == old.path);
-        let gone: Vec<_> = told.instructions.iter().filter(is_gone).map(|mark| &mark.path).collect();
+        let gone: Vec<_> = told.instructions.iter().filter(is_gone).map(|mark| mark.path.clone()).collect();
         let text = instructions_text(&changed, &gone);
         notices.push(Notice { about: NoticeKind::Instructions { files }, text });
     }

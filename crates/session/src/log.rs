@@ -24,7 +24,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::entry::{Body, Checkpoint, Entry, FORMAT, Lane, Notice, NoticeKind, SessionHeader};
+use crate::attention::carried_text;
+use crate::entry::{
+    Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, SessionHeader, World,
+};
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
 use crate::line;
@@ -343,9 +346,9 @@ pub struct NextSegment {
     /// The header; its segment and format are set by the log.
     pub header: SessionHeader,
     /// The world as it is now.
-    pub world: crate::entry::World,
+    pub world: World,
     /// Which model answers.
-    pub model: crate::entry::ModelChoice,
+    pub model: ModelChoice,
     /// What the old segment hands on.
     pub checkpoint: Checkpoint,
 }
@@ -356,9 +359,7 @@ pub fn session_dir(data_home: &Path, id: &SessionId) -> PathBuf {
 }
 
 fn carried_notice(plan: &Plan) -> Option<Body> {
-    plan.has_unfinished().then(|| {
-        Body::Notice(Notice { about: NoticeKind::PlanCarried, text: crate::attention::carried_text(plan) })
-    })
+    carried_text(plan).map(|text| Body::Notice(Notice { about: NoticeKind::PlanCarried, text }))
 }
 
 fn segment_path(dir: &Path, segment: u32) -> PathBuf {

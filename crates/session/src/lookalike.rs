@@ -12,6 +12,14 @@ use std::borrow::Cow;
 #[cfg(test)]
 mod tests;
 
+/// Encloses a text of the runtime in its tags, on lines of their own.
+///
+/// Look-alike tags in the body are neutralised, so the block has exactly one opening and one closing tag, whatever came
+/// into its body from elsewhere.
+pub fn runtime_block(body: &str) -> String {
+    format!("<system-reminder>\n{}\n</system-reminder>", neutralise(body))
+}
+
 /// Puts one backslash into every look-alike tag of a text. Borrows where there is none.
 pub fn neutralise(text: &str) -> Cow<'_, str> {
     insert_backslashes(text, Spelling::Plain)

@@ -144,6 +144,16 @@ proptest! {
 
     /// B11
     #[test]
+    fn a_block_has_one_pair_of_tags_and_its_body_can_be_read_back(text in suspicious_text()) {
+        let block = runtime_block(&text);
+        prop_assert_eq!(block.matches("<system-reminder").count(), 1);
+        prop_assert_eq!(block.matches("</system-reminder").count(), 1);
+        let body = block.strip_prefix("<system-reminder>\n").unwrap().strip_suffix("\n</system-reminder>").unwrap();
+        prop_assert_eq!(restore(body), text.as_str());
+    }
+
+    /// B11
+    #[test]
     fn restoring_undoes_neutralising_of_any_arguments(text in suspicious_text()) {
         let neutral = neutralise_arguments(&text);
         prop_assert_eq!(restore_arguments(&neutral), text.as_str());
