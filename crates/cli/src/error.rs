@@ -7,6 +7,8 @@ use std::fmt;
 
 /// Exit code of a command line that cannot be obeyed: an unknown option, an unusable directory.
 pub(crate) const USAGE: u8 = 2;
+/// Exit code of a session that cannot go on: no readable header, or an entry that only a newer version knows.
+pub(crate) const DAMAGED: u8 = 65;
 /// Exit code for a missing or unusable API key.
 pub(crate) const CREDENTIALS: u8 = 77;
 /// Exit code for a configuration that cannot be used.

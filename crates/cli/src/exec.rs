@@ -4,22 +4,25 @@ mod json;
 mod text;
 
 use std::io::{IsTerminal, Read, stderr, stdin};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use mainstay_agent::session::entry::StopReason;
-use mainstay_agent::session::log::{AppendError, OpenError};
+use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
 use mainstay_agent::session::message::{ErrorClass, FilePath};
 use mainstay_agent::{Agent, Event, Resumed, ResumeError, Setup, TurnFailure, TurnReport};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::args::{ExecArguments, PromptSource, SessionChoice};
 use crate::choose::{newest, session, short_id};
-use crate::error::{CliError, DAMAGED, USAGE};
+use crate::config::places::Surroundings;
+use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::unreadable;
 use crate::output::{inert, out, say, shortened};
+use crate::settings::Settings;
+use crate::setup::setup;
 use json::Line;
 
 /// Exit code after Ctrl-C.
@@ -27,41 +30,68 @@ const INTERRUPTED: u8 = 130;
 /// Exit code after SIGTERM.
 const TERMINATED: u8 = 143;
 
-/// What `exec` was asked to do.
-pub(crate) struct Exec {
-    /// The prompt as typed; `-` or none: stdin.
-    pub(crate) prompt: Option<String>,
-    /// Which session goes on; none: a new one.
-    pub(crate) resume: Option<Resume>,
-    /// Whether events go to stdout.
-    pub(crate) json: bool,
-    /// Whether events include the answer's pieces.
-    pub(crate) deltas: bool,
-}
-
-/// Which session goes on.
-pub(crate) enum Resume {
-    /// The newest of this directory.
-    Last,
-    /// The one whose id holds this.
-    Part(String),
-}
-
 /// Runs one turn and says how it ended.
-pub(crate) fn exec(exec: &Exec, setup: Setup) -> Result<ExitCode, CliError> {
-    let prompt = prompt(exec.prompt.as_deref())?;
-    let with_deltas = exec.deltas;
-    let on_event: Arc<dyn Fn(&Event) + Send + Sync> = if exec.json {
-        Arc::new(move |event: &Event| json::show(event, with_deltas))
-    } else {
-        Arc::new(text::show)
-    };
-    let setup = Setup { on_event, ..setup };
+pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+    begin(surroundings, arguments).inspect_err(|error| {
+        if arguments.json {
+            json::write(&Line::Error { message: &error.message, class: class(error.code), retry_after: None });
+        }
+    })
+}
+
+fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+    let prompt = prompt(arguments.prompt())?;
+    let chosen = chosen(surroundings, arguments)?;
+    let home = chosen.as_ref().and_then(|session| session.cwd.clone());
+    let directory = arguments.cwd.as_deref().or(home.as_ref().map(FilePath::as_path));
+    let settings = Settings::resolve(surroundings, directory, arguments.overrides())
+        .map_err(|error| about_the_session(error, chosen.as_ref(), arguments))?;
+    let setup = Setup { on_event: on_event(arguments), ..setup(&settings, arguments.require_plan)? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    runtime.block_on(run(exec, &prompt, setup))
+    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup))
+}
+
+fn on_event(arguments: &ExecArguments) -> Arc<dyn Fn(&Event) + Send + Sync> {
+    let with_deltas = arguments.deltas;
+    if arguments.json { Arc::new(move |event: &Event| json::show(event, with_deltas)) } else { Arc::new(text::show) }
+}
+
+/// The session to go on with, found before anything else, since its directory is where the work is done.
+fn chosen(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Option<SessionSummary>, CliError> {
+    let part = match arguments.session() {
+        SessionChoice::New => return Ok(None),
+        SessionChoice::Last => None,
+        SessionChoice::Id(part) => Some(part),
+    };
+    let workspace = match part {
+        Some(_) => surroundings.current_dir.clone(),
+        None => surroundings.workspace(arguments.cwd.as_deref())?,
+    };
+    session(&surroundings.data_home()?, &workspace, part).map(Some)
+}
+
+fn about_the_session(error: CliError, chosen: Option<&SessionSummary>, arguments: &ExecArguments) -> CliError {
+    match chosen {
+        Some(session) if error.code == USAGE && arguments.cwd.is_none() => error.hint(format!(
+            "session {} worked there; give `--cwd` the directory that it is in now",
+            short_id(&session.id)
+        )),
+        Some(_) | None => error,
+    }
+}
+
+/// The name of an early end, for events.
+fn class(code: u8) -> &'static str {
+    match code {
+        USAGE => "usage",
+        DAMAGED => "damaged",
+        error::CREDENTIALS => "credentials",
+        error::CONFIGURATION => "configuration",
+        _ => "failed",
+    }
 }
 
 /// The exit code of a turn. `signal` is the code of the signal that cancelled it, if one did.
@@ -88,10 +118,10 @@ fn failure_code(failure: &TurnFailure) -> u8 {
     }
 }
 
-fn prompt(typed: Option<&str>) -> Result<String, CliError> {
-    let prompt = match typed {
-        Some(text) if text != "-" => text.to_owned(),
-        Some(_) | None => from_stdin(typed.is_some())?,
+fn prompt(source: PromptSource<'_>) -> Result<String, CliError> {
+    let prompt = match source {
+        PromptSource::Given(text) => text.to_owned(),
+        PromptSource::Stdin => from_stdin()?,
     };
     if prompt.trim().is_empty() {
         return Err(CliError::new(USAGE, "the prompt is empty").hint("mainstay exec \"what to do\""));
@@ -99,24 +129,27 @@ fn prompt(typed: Option<&str>) -> Result<String, CliError> {
     Ok(prompt)
 }
 
-fn from_stdin(is_asked_for: bool) -> Result<String, CliError> {
-    if !is_asked_for && stdin().is_terminal() {
-        return Err(CliError::new(USAGE, "there is no prompt")
-            .hint("mainstay exec \"what to do\"")
-            .hint("or give it on stdin: `mainstay exec < prompt.txt`"));
+fn from_stdin() -> Result<String, CliError> {
+    if stdin().is_terminal() {
+        say("reading the prompt from the terminal; end it with Ctrl-D");
     }
     let mut bytes = Vec::new();
     stdin().read_to_end(&mut bytes).map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-async fn run(exec: &Exec, prompt: &str, setup: Setup) -> Result<ExitCode, CliError> {
-    let (mut agent, is_resumed) = match &exec.resume {
-        Some(which) => (resume(which, setup)?, true),
-        None => (create(setup)?, false),
+async fn run(
+    is_json: bool,
+    chosen: Option<&SessionSummary>,
+    prompt: &str,
+    setup: Setup,
+) -> Result<ExitCode, CliError> {
+    let mut agent = match chosen {
+        Some(session) => resume(session, setup)?,
+        None => create(setup)?,
     };
-    if exec.json {
-        started(&agent, is_resumed);
+    if is_json {
+        started(&agent, chosen.is_some());
     }
     let cancel = CancellationToken::new();
     let code = Arc::new(AtomicU8::new(0));
@@ -124,7 +157,7 @@ async fn run(exec: &Exec, prompt: &str, setup: Setup) -> Result<ExitCode, CliErr
     let report = agent.run(prompt, &cancel).await;
     listener.abort();
     let signal = Some(code.load(Ordering::Relaxed)).filter(|code| *code != 0);
-    if !exec.json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
+    if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         out(&report.text);
     }
     say_end(&agent, &report);
@@ -156,22 +189,18 @@ fn say_if_interrupted(setup: &Setup) {
     }
 }
 
-fn resume(which: &Resume, setup: Setup) -> Result<Agent, CliError> {
-    let part = match which {
-        Resume::Last => None,
-        Resume::Part(part) => Some(part.as_str()),
-    };
-    let chosen = session(&setup.data_home, &setup.workspace, part)?;
+fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
+    let id = short_id(&chosen.id);
     let cwd = chosen.cwd.clone().unwrap_or(FilePath(setup.workspace.clone()));
     if cwd.as_path() != setup.workspace {
         return Err(CliError::new(
             USAGE,
-            format!("session {} works in {cwd}, not in {}", short_id(&chosen.id), setup.workspace.display()),
+            format!("session {id} works in {cwd}, not in {}", setup.workspace.display()),
         )
-        .hint(format!("mainstay exec --cwd {} --session {} …", shell_word(cwd.as_path()), short_id(&chosen.id))));
+        .hint(format!("mainstay exec --session {id} \"…\"")));
     }
-    let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, short_id(&chosen.id)))?;
-    say_resumed(&resumed, short_id(&chosen.id));
+    let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
+    say_resumed(&resumed, id);
     Ok(agent)
 }
 
@@ -291,13 +320,4 @@ fn hint(failure: &TurnFailure) -> Option<String> {
         _ => return None,
     };
     Some(text)
-}
-
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }

@@ -1,10 +1,83 @@
-//! The `mainstay` binary.
-#![allow(dead_code)]
+//! The `mainstay` binary: what the user typed becomes settings, and settings become a session.
+//!
+//! Each command is a module; [`error::CliError`] is how any of them ends early. Behaviour of the agent lives in
+//! `mainstay-agent`, not here.
 
 mod error;
+mod output;
 mod config;
 mod args;
 mod instructions;
 mod settings;
+mod provider;
+mod setup;
+mod choose;
+mod history;
+mod plan;
+mod sessions;
+mod exec;
+mod demo;
 
-fn main() {}
+use std::process::ExitCode;
+
+use args::{Command, HistoryArguments, PlanArguments};
+use config::places::Surroundings;
+use error::CliError;
+use mainstay_agent::session::log::SessionSummary;
+use plan::PlanForm;
+
+fn main() -> ExitCode {
+    mainstay_agent::tools::supervise_if_asked();
+    mainstay_agent::tools::harden_process();
+    let command = match args::parse(std::env::args_os()) {
+        Ok(command) => command,
+        Err(error) => {
+            // Help and version go to stdout and are no failure; if nobody reads them, that is none either.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(error::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&command) {
+        Ok(code) => code,
+        Err(error) => {
+            output::say(&error.to_string());
+            ExitCode::from(error.code)
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode, CliError> {
+    let surroundings = Surroundings::of_process()?;
+    match command {
+        Command::Exec(arguments) => exec::exec(&surroundings, arguments),
+        Command::Demo => demo::demo(&surroundings.data_home()?),
+        Command::Sessions(arguments) => {
+            let workspace = surroundings.workspace(None)?;
+            sessions::sessions(&surroundings.data_home()?, &workspace, arguments.json, jiff::Timestamp::now())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Plan(arguments) => {
+            let PlanArguments { session, json, markdown, cwd } = arguments;
+            let form = match (json, markdown) {
+                (true, _) => PlanForm::Json,
+                (false, true) => PlanForm::Markdown,
+                (false, false) => PlanForm::Text,
+            };
+            plan::plan(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, form)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::History(arguments) => {
+            let HistoryArguments { session, json, cwd } = arguments;
+            history::history(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, *json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn chosen(
+    surroundings: &Surroundings,
+    part: Option<&str>,
+    cwd: Option<&std::path::Path>,
+) -> Result<SessionSummary, CliError> {
+    choose::session(&surroundings.data_home()?, &surroundings.workspace(cwd)?, part)
+}
