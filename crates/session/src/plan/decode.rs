@@ -94,11 +94,9 @@ fn as_list(value: &Value) -> Option<Vec<Value>> {
 }
 
 fn what_came_instead(fields: &Map<String, Value>) -> String {
-    if fields.is_empty() {
-        return String::new();
-    }
-    let names: Vec<String> = fields.keys().take(MAX_ITEMS).map(|name| quoted(name)).collect();
-    format!(" (there is only {})", names.join(", "))
+    let there = fields.iter().filter(|(_, value)| !value.is_null());
+    let names: Vec<String> = there.take(MAX_ITEMS).map(|(name, _)| quoted(name)).collect();
+    if names.is_empty() { String::new() } else { format!(" (there is only {})", names.join(", ")) }
 }
 
 fn read_item(number: usize, value: &Value, findings: &mut Findings) -> Draft {

@@ -322,7 +322,7 @@ fn other_shapes_are_refused_with_what_came() {
     let cases = [
         ("{}", "`todos` is missing"),
         ("", "`todos` is missing"),
-        (r#"{"todos":null}"#, "`todos` is missing (there is only `todos`)"),
+        (r#"{"todos":null}"#, "`todos` is missing"),
         (r#"{"plan":[],"merge":true}"#, "`todos` is missing (there is only `merge`, `plan`)"),
         (r#"{"todos":"not json"}"#, "`todos` is the text `not json`, not a list"),
         (r#"{"todos":"[{'content': 'a\\q'}]"}"#, "`todos` is the text `[{'content': 'a\\q'}]`, not a list"),
