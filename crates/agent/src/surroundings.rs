@@ -1,9 +1,9 @@
 //! Changes of the world since the model was last told of it.
 
-use mainstay_session::attention::{date_text, instructions_text};
 use mainstay_session::entry::{InstructionMark, Notice, NoticeKind};
 use mainstay_session::message::ContentHash;
 use mainstay_session::state::Told;
+use mainstay_session::world::{date_text, instructions_text};
 
 use crate::setup::SurroundingsNow;
 

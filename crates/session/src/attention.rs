@@ -128,6 +128,15 @@ pub fn carried_text(plan: &Plan) -> Option<String> {
     )))
 }
 
+/// That a turn goes on because plan items are unfinished.
+pub fn continuation_text(plan: &Plan) -> String {
+    runtime_block(&format!(
+        "The turn was to end, but items of the session plan are unfinished. Go on with them, or write the plan as it now \
+         is.\n\n{}",
+        render(plan)
+    ))
+}
+
 /// A notification, with who sent it (see [`crate::entry::InboxMessage::source`]).
 pub fn notification_text(source: &str, text: &str) -> String {
     let heading = match source {

@@ -15,6 +15,7 @@ use crate::entry::{
     Notice, NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
+use crate::lookalike::restore_arguments;
 use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
 use crate::plan::{self, Plan, PlanInView};
 use crate::recent::RecentFiles;
@@ -428,7 +429,7 @@ fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
     if result.outcome != Outcome::Ok || !plan::is_plan_tool(&call.name) {
         return None;
     }
-    result.plan.clone().or_else(|| plan::from_arguments(&call.arguments))
+    result.plan.clone().or_else(|| plan::from_arguments(&restore_arguments(&call.arguments)))
 }
 
 fn text_only(content: &[Content]) -> Vec<Content> {
