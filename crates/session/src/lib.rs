@@ -8,5 +8,6 @@ pub mod entry;
 pub mod ids;
 pub mod message;
 pub mod plan;
+pub mod arguments;
 pub mod request;
 pub mod state;
