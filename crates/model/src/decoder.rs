@@ -60,7 +60,13 @@ pub struct Feed<D> {
 impl<D: Decoder> Feed<D> {
     /// Begins a body.
     pub fn new(decoder: D) -> Self {
-        Feed { decoder, framing: Framing::default(), document: None, begun: false, progress: Progress::Nothing }
+        Feed {
+            decoder,
+            framing: Framing::default(),
+            document: None,
+            begun: false,
+            progress: Progress::Nothing,
+        }
     }
 
     /// Takes the next bytes and says what they brought.

@@ -31,7 +31,10 @@ impl DelayHeaders {
         if let Some(delay) = after.and_then(|text| text.parse().ok()).and_then(seconds) {
             return Some(delay);
         }
-        after.and_then(http_date).and_then(|then| until(then, now)).or_else(|| reset(self.reset.as_deref()?, now))
+        after
+            .and_then(http_date)
+            .and_then(|then| until(then, now))
+            .or_else(|| reset(self.reset.as_deref()?, now))
     }
 }
 
@@ -53,10 +56,12 @@ fn in_fields(error: &Value, now: Timestamp) -> Option<Duration> {
 /// Finds phrases such as `try again in 11.054s`, `976ms`, `1m30s`, `in 20 seconds`.
 fn in_message(message: &str) -> Option<Duration> {
     let lower = message.to_ascii_lowercase();
-    ["try again in ", "retry in ", "retry after ", "try again after ", "retry-after: "].iter().find_map(|phrase| {
-        let at = lower.find(phrase)? + phrase.len();
-        spelled(&lower[at..])
-    })
+    ["try again in ", "retry in ", "retry after ", "try again after ", "retry-after: "].iter().find_map(
+        |phrase| {
+            let at = lower.find(phrase)? + phrase.len();
+            spelled(&lower[at..])
+        },
+    )
 }
 
 /// Reads a duration from the start of a text: numbers, each with a unit; a number without one counts seconds.
@@ -126,11 +131,11 @@ mod tests {
             (none.clone(), None),
             (DelayHeaders { retry_after: some("7"), ..none.clone() }, secs(7.0)),
             (DelayHeaders { retry_after: some("1"), retry_after_ms: some("0"), ..none.clone() }, secs(1.0)),
-            (DelayHeaders { retry_after: some("1"), retry_after_ms: some("976"), ..none.clone() }, secs(0.976)),
             (
-                DelayHeaders { retry_after: some("Mon, 30 Nov 2026 12:00:20 GMT"), ..none.clone() },
-                secs(20.0),
+                DelayHeaders { retry_after: some("1"), retry_after_ms: some("976"), ..none.clone() },
+                secs(0.976),
             ),
+            (DelayHeaders { retry_after: some("Mon, 30 Nov 2026 12:00:20 GMT"), ..none.clone() }, secs(20.0)),
             (
                 DelayHeaders {
                     retry_after: some("Mon, 30 Nov 2026 12:00:20 GMT"),

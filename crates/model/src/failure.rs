@@ -86,7 +86,7 @@ impl Report {
         let http = |text: &String| text.parse().ok().filter(|code| (400..600).contains(code));
         Report {
             status: status
-                .filter(|status| *status >= 400)
+                .filter(|status| *status >= 300)
                 .or_else(|| http(&code))
                 .or_else(|| inner_status.as_ref().and_then(http)),
             kind: field("type").or(inner_status).unwrap_or_default(),
@@ -101,7 +101,8 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let said = if self.message.is_empty() { excerpt(&self.error.to_string()) } else { excerpt(&self.message) };
+        let said =
+            if self.message.is_empty() { excerpt(&self.error.to_string()) } else { excerpt(&self.message) };
         match self.status {
             Some(status) => format!("HTTP {status}: {said}"),
             None => said,
@@ -227,12 +228,28 @@ mod tests {
         for (status, body, class) in [
             (401, r#"{"error":{"message":"nope"}}"#, Credentials),
             (403, "", Credentials),
-            (400, r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided"}"#, Credentials),
+            (
+                400,
+                r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided"}"#,
+                Credentials,
+            ),
             (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Quota),
-            (429, r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#, Quota),
-            (429, r#"[{"error":{"message":"You exceeded your current quota","details":[{"retryDelay":"27s"}]}}]"#, Rate),
+            (
+                429,
+                r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#,
+                Quota,
+            ),
+            (
+                429,
+                r#"[{"error":{"message":"You exceeded your current quota","details":[{"retryDelay":"27s"}]}}]"#,
+                Rate,
+            ),
             (429, r#"{"error":{"message":"slow"}}"#, Rate),
-            (429, r#"{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 3, Requested 4"}}"#, Overflow),
+            (
+                429,
+                r#"{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 3, Requested 4"}}"#,
+                Overflow,
+            ),
             (429, r#"{"error":{"message":"tokens per minute: Limit 30000, Requested 41000"}}"#, Overflow),
             (429, r#"{"error":{"message":"tokens: Limit 30000, Used 29000, Requested 2000"}}"#, Rate),
             (413, "<html>", Overflow),
@@ -265,7 +282,8 @@ mod tests {
 
     #[test]
     fn the_message_says_what_the_provider_said() {
-        let failure = |status, body| of_response(status, &DelayHeaders::default(), body, Timestamp::UNIX_EPOCH).message;
+        let failure =
+            |status, body| of_response(status, &DelayHeaders::default(), body, Timestamp::UNIX_EPOCH).message;
         assert_eq!(failure(400, r#"{"error":"a\n b","code":"x"}"#), "HTTP 400: a b");
         assert_eq!(failure(422, r#"{"detail":[{"msg":"no"}]}"#), r#"HTTP 422: [{"msg":"no"}]"#);
         assert!(failure(500, &"x".repeat(10_000)).len() < 700);

@@ -57,7 +57,12 @@ impl Endpoint {
             provider: settings.provider.clone(),
             shown_url: shown(&url),
             headers: headers(settings)?,
-            secrets: settings.key.iter().chain(settings.headers.iter().map(|(_, value)| value)).cloned().collect(),
+            secrets: settings
+                .key
+                .iter()
+                .chain(settings.headers.iter().map(|(_, value)| value))
+                .cloned()
+                .collect(),
             is_loopback,
             first_token_timeout: limit(settings.first_token_timeout.unwrap_or(first)),
             idle_timeout: limit(settings.idle_timeout.unwrap_or(IDLE_TIMEOUT)),
@@ -83,7 +88,12 @@ impl Endpoint {
         feed.close(self.without_secrets(close), on_delta)
     }
 
-    async fn exchange<D: Decoder>(&self, body: &[u8], feed: &mut Feed<D>, on_delta: &mut OnDelta<'_>) -> Close {
+    async fn exchange<D: Decoder>(
+        &self,
+        body: &[u8],
+        feed: &mut Feed<D>,
+        on_delta: &mut OnDelta<'_>,
+    ) -> Close {
         let mut deadline = self.first_token_timeout.map(|limit| Instant::now() + limit);
         let client = match self.client() {
             Ok(client) => client,
@@ -180,7 +190,9 @@ impl Endpoint {
             (_, ErrorClass::Credentials) => format!("; provider `{provider}` has no key configured"),
             (300..400, _) => {
                 let to = location.map(|location| format!(" to {location}")).unwrap_or_default();
-                format!("; redirects{to} are not followed: set base_url of provider `{provider}` to the final address")
+                format!(
+                    "; redirects{to} are not followed: set base_url of provider `{provider}` to the final address"
+                )
             }
             (404 | 405, _) => format!(
                 "; check the model's name, and that base_url of provider `{provider}` includes the version, such as /v1"
@@ -256,7 +268,8 @@ fn client(url: &Url, is_loopback: bool) -> Result<Client, reqwest::Error> {
 
 fn tls_without_certificates() -> Option<rustls::ClientConfig> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
     Some(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }
 

@@ -83,7 +83,13 @@ mod tests {
     #[test]
     fn the_provider_s_delay_is_kept_but_never_beyond_the_budget() {
         let decide = |delay: u64, waited: u64, jitter| {
-            after_failure(1, ErrorClass::Rate, Some(SECOND * delay as u32), Duration::from_secs(waited), jitter)
+            after_failure(
+                1,
+                ErrorClass::Rate,
+                Some(SECOND * delay as u32),
+                Duration::from_secs(waited),
+                jitter,
+            )
         };
         assert_eq!(decide(11, 0, 0.0), Retry::Wait(SECOND * 11));
         assert_eq!(decide(8, 0, 1.0), Retry::Wait(SECOND * 10));

@@ -98,7 +98,9 @@ pub enum ScriptError {
         source: std::io::Error,
     },
     /// The text is no script. The source names line and column.
-    #[error("`{script}` is not a script of answers: {source} (the format is described in docs/script-model.md)")]
+    #[error(
+        "`{script}` is not a script of answers: {source} (the format is described in docs/script-model.md)"
+    )]
     Malformed {
         /// The script's name.
         script: String,
@@ -124,7 +126,8 @@ impl Model for ScriptModel {
     fn encode(&self, request: &Request<'_>) -> Encoded {
         let settings = ModelSettings::new("script", self.name.as_str(), "", self.context_window);
         let chat = encode::encode(&self.name, &settings, request);
-        let answers = request.messages.iter().filter(|message| matches!(message, Message::Answer { .. })).count();
+        let answers =
+            request.messages.iter().filter(|message| matches!(message, Message::Answer { .. })).count();
         let mut body = b"{\"request\":".to_vec();
         body.extend_from_slice(&chat.body);
         body.extend_from_slice(format!(",\"answers\":{answers}}}").as_bytes());
@@ -146,8 +149,7 @@ impl Model for ScriptModel {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return cancelled(),
-                () = tokio::time::sleep(delay), if !delay.is_zero() => {}
-                else => {}
+                () = tokio::time::sleep(delay) => {}
             }
             let attempt = answer.into_attempt(place);
             show(&attempt.content, on_delta);
@@ -205,8 +207,10 @@ impl Answer {
         content.extend(self.reasoning.map(|text| Content::Reasoning { text, opaque: None }));
         content.extend(self.text.map(|text| Content::Text { text }));
         let default = if self.calls.is_empty() { Finish::EndTurn } else { Finish::ToolCalls };
-        content.extend(self.calls.into_iter().enumerate().map(|(index, call)| call.into_content(place, index)));
-        let retry_after = self.error.as_ref().and_then(|error| error.retry_after_ms).map(Duration::from_millis);
+        content
+            .extend(self.calls.into_iter().enumerate().map(|(index, call)| call.into_content(place, index)));
+        let retry_after =
+            self.error.as_ref().and_then(|error| error.retry_after_ms).map(Duration::from_millis);
         let ended = match self.error {
             Some(error) => Ended::Failed { class: error.class, message: error.message },
             None => Ended::Complete,
@@ -272,7 +276,8 @@ fn steps(answers: Vec<Answer>) -> Vec<Step> {
 }
 
 fn place(body: &[u8]) -> usize {
-    let answers = std::str::from_utf8(body).ok().and_then(Fields::of).and_then(|fields| fields.count("answers"));
+    let answers =
+        std::str::from_utf8(body).ok().and_then(Fields::of).and_then(|fields| fields.count("answers"));
     answers.and_then(|answers| usize::try_from(answers).ok()).unwrap_or(0)
 }
 

@@ -117,7 +117,9 @@ pub enum SettingsError {
         name: String,
     },
     /// The key cannot be sent.
-    #[error("the key of provider `{provider}` holds characters that cannot be sent over HTTP, such as a line break")]
+    #[error(
+        "the key of provider `{provider}` holds characters that cannot be sent over HTTP, such as a line break"
+    )]
     Key {
         /// Whose key it is.
         provider: String,

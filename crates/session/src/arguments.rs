@@ -21,7 +21,9 @@ pub fn parse_arguments(raw: &str) -> Result<Value, String> {
     }
     match serde_json::from_str(&clean_surrogates(raw)) {
         Ok(Value::Object(object)) => Ok(Value::Object(object)),
-        Ok(other) => Err(format!("the arguments are {}, not a JSON object: {}", kind_of(&other), snippet(raw))),
+        Ok(other) => {
+            Err(format!("the arguments are {}, not a JSON object: {}", kind_of(&other), snippet(raw)))
+        }
         Err(error) => Err(format!("the arguments are not valid JSON ({error}): {}", snippet(raw))),
     }
 }
@@ -141,9 +143,17 @@ mod tests {
     /// W06, H02, H14: everything else that is no object is refused with a snippet of it.
     #[test]
     fn what_is_no_object_is_refused_and_quoted() {
-        for raw in
-            ["[]", "[{}]", "\"{}\"", "7", "true", "{\"path\":\"a\"", "{path:'a'}", "{\"a\":1}{\"b\":2}", "nul"]
-        {
+        for raw in [
+            "[]",
+            "[{}]",
+            "\"{}\"",
+            "7",
+            "true",
+            "{\"path\":\"a\"",
+            "{path:'a'}",
+            "{\"a\":1}{\"b\":2}",
+            "nul",
+        ] {
             let error = parse_arguments(raw).unwrap_err();
             assert!(error.contains(raw), "{error}");
             assert_eq!(object_or_empty(raw), "{}", "{raw:?}");

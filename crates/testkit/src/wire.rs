@@ -55,7 +55,8 @@ impl WireServer {
     pub async fn start(replies: impl IntoIterator<Item = Reply>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Mutex::new(Shared { replies: replies.into_iter().collect(), ..Shared::default() }));
+        let shared =
+            Arc::new(Mutex::new(Shared { replies: replies.into_iter().collect(), ..Shared::default() }));
         let stop = CancellationToken::new();
         let serving = serve(listener, Arc::clone(&shared), stop.clone());
         tokio::spawn(serving);
@@ -223,7 +224,8 @@ async fn answer_all(stream: TcpStream, connection: usize, shared: Arc<Mutex<Shar
             shared.received.push(request);
             shared.replies.pop_front()
         };
-        let reply = reply.unwrap_or_else(|| Reply::json(500, r#"{"error":{"message":"no reply is queued"}}"#));
+        let reply =
+            reply.unwrap_or_else(|| Reply::json(500, r#"{"error":{"message":"no reply is queued"}}"#));
         tokio::time::sleep(reply.delay).await;
         send(stream.get_mut(), &reply).await?;
         match reply.end {

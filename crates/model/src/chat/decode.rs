@@ -58,7 +58,8 @@ impl Decoder for ChatDecoder {
 
     fn document(&mut self, json: &str, on_delta: &mut OnDelta<'_>) {
         let json = json.trim();
-        let json = if json.starts_with('[') { raw::items(json).first().copied().unwrap_or(json) } else { json };
+        let json =
+            if json.starts_with('[') { raw::items(json).first().copied().unwrap_or(json) } else { json };
         let Some(answer) = Fields::of(json) else {
             self.fail(Failure::cut(format!("the answer is cut or no JSON: {}", failure::excerpt(json))));
             return;
@@ -361,7 +362,8 @@ impl Counts {
         let (input, output) = (self.input.unwrap_or(0), self.output.unwrap_or(0));
         let reasoning = self.reasoning.unwrap_or(0);
         // xAI counts reasoning beside the completion, and only the total tells.
-        let apart = reasoning > 0 && self.total == input.checked_add(output).and_then(|n| n.checked_add(reasoning));
+        let apart =
+            reasoning > 0 && self.total == input.checked_add(output).and_then(|n| n.checked_add(reasoning));
         Some(Usage {
             input_tokens: input,
             cached_tokens: self.cached.unwrap_or(0),

@@ -31,7 +31,7 @@ async fn the_next_answer_follows_from_the_request_alone() {
     assert_eq!(text(&ask(&model, 0).await), "a");
     assert_eq!(text(&ask(&model, 0).await), "a");
     let last = ask(&model, 2).await;
-    assert_eq!((text(&last), last.finish, last.ended), (NO_MORE, Finish::EndTurn, Ended::Complete));
+    assert_eq!((text(&last), last.finish, &last.ended), (NO_MORE, Finish::EndTurn, &Ended::Complete));
 }
 
 #[tokio::test]

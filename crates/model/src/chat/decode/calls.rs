@@ -58,7 +58,11 @@ impl Calls {
     }
 
     /// Takes a piece of the one call that the format knew before it knew several.
-    pub(super) fn legacy_piece(&mut self, function: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Option<usize> {
+    pub(super) fn legacy_piece(
+        &mut self,
+        function: &Fields<'_>,
+        on_delta: &mut OnDelta<'_>,
+    ) -> Option<usize> {
         let piece = Piece {
             index: None,
             id: String::new(),
@@ -118,7 +122,8 @@ impl Call {
         }
         // The tool is named again: a repetition, unless both hold whole arguments that differ or nothing ties them.
         let untied = piece.index.is_none() && piece.id.is_empty();
-        untied || (is_whole(self.arguments.as_str()) && piece.is_whole_and_differs_from(self.arguments.as_str()))
+        untied
+            || (is_whole(self.arguments.as_str()) && piece.is_whole_and_differs_from(self.arguments.as_str()))
     }
 
     fn add(&mut self, piece: Piece<'_>, on_delta: &mut OnDelta<'_>) {

@@ -49,6 +49,7 @@ impl CallIds {
         if self.is_short {
             return id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric());
         }
-        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        (1..=64).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
     }
 }
