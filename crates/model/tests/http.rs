@@ -1,5 +1,7 @@
 //! The way to a provider, against a server on the loopback interface.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+
 use std::borrow::Cow;
 use std::time::Duration;
 
