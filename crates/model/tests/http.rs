@@ -167,6 +167,7 @@ async fn a_stalled_stream_ends() {
     settings.idle_timeout = Some(Duration::from_millis(50));
     let attempt = ask(settings).await;
     assert_eq!(failure(&attempt).0, ErrorClass::CutStream);
+    assert!(failure(&attempt).1.contains("(idle_timeout of provider"), "{attempt:?}");
     assert_eq!(attempt.content, text("Hel"));
 }
 
@@ -177,6 +178,7 @@ async fn an_answer_that_never_begins_ends() {
     settings.first_token_timeout = Some(Duration::from_millis(50));
     let attempt = ask(settings).await;
     assert_eq!(failure(&attempt).0, ErrorClass::CutStream);
+    assert!(failure(&attempt).1.contains("(first_token_timeout of provider"), "{attempt:?}");
 }
 
 /// A server that says the answer is whole but keeps the connection open does not hold up the turn.
