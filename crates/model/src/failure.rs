@@ -86,7 +86,7 @@ impl Report {
         let http = |text: &String| text.parse().ok().filter(|code| (400..600).contains(code));
         Report {
             status: status
-                .filter(|status| *status >= 400)
+                .filter(|status| *status >= 300)
                 .or_else(|| http(&code))
                 .or_else(|| inner_status.as_ref().and_then(http)),
             kind: field("type").or(inner_status).unwrap_or_default(),

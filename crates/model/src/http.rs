@@ -103,7 +103,7 @@ impl Endpoint {
         let mut response = match within(deadline, sending).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Close::Failed(self.unreachable(error)),
-            None => return Close::Failed(self.stalled(self.first_token_timeout)),
+            None => return Close::Failed(self.never_began()),
         };
         if !response.status().is_success() {
             return Close::Failed(self.refusal(response).await);
@@ -135,8 +135,8 @@ impl Endpoint {
 
     fn after_silence(&self, progress: Progress) -> Close {
         match progress {
-            Progress::Nothing => Close::Failed(self.stalled(self.first_token_timeout)),
-            Progress::Content => Close::Failed(self.stalled(self.idle_timeout)),
+            Progress::Nothing => Close::Failed(self.never_began()),
+            Progress::Content => Close::Failed(self.stalled("idle_timeout", self.idle_timeout)),
             Progress::Finished | Progress::Done => Close::End,
         }
     }
@@ -215,9 +215,17 @@ impl Endpoint {
         Failure::cut(format!("the connection to {} broke off: {}", self.shown_url, causes(error)))
     }
 
-    fn stalled(&self, limit: Option<Duration>) -> Failure {
+    fn never_began(&self) -> Failure {
+        self.stalled("first_token_timeout", self.first_token_timeout)
+    }
+
+    fn stalled(&self, setting: &str, limit: Option<Duration>) -> Failure {
         let seconds = limit.unwrap_or_default().as_secs_f64();
-        Failure::cut(format!("{} sent nothing of an answer for {seconds} s", self.shown_url))
+        let provider = &self.provider;
+        Failure::cut(format!(
+            "{} sent nothing of an answer for {seconds} s ({setting} of provider `{provider}`)",
+            self.shown_url
+        ))
     }
 
     /// Providers quote keys in their errors.

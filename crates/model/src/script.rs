@@ -149,10 +149,12 @@ impl Model for ScriptModel {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return cancelled(),
-                () = tokio::time::sleep(delay), if !delay.is_zero() => {}
-                else => {}
+                () = tokio::time::sleep(delay) => {}
             }
-            let attempt = answer.into_attempt(place);
+            let mut attempt = answer.into_attempt(place);
+            if attempt.ended == Ended::Complete {
+                attempt.usage.get_or_insert_with(|| estimate(&request.body, &attempt.content));
+            }
             show(&attempt.content, on_delta);
             attempt
         })
@@ -280,6 +282,12 @@ fn place(body: &[u8]) -> usize {
     let answers =
         std::str::from_utf8(body).ok().and_then(Fields::of).and_then(|fields| fields.count("answers"));
     answers.and_then(|answers| usize::try_from(answers).ok()).unwrap_or(0)
+}
+
+/// What an answer without counts is taken to have used, at four bytes a token.
+fn estimate(body: &[u8], content: &[Content]) -> Usage {
+    let text: usize = content.iter().filter_map(Content::as_text).map(str::len).sum();
+    Usage { input_tokens: body.len() as u64 / 4, cached_tokens: 0, output_tokens: text as u64 / 4 }
 }
 
 fn cancelled() -> Attempt {

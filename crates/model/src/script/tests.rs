@@ -31,7 +31,7 @@ async fn the_next_answer_follows_from_the_request_alone() {
     assert_eq!(text(&ask(&model, 0).await), "a");
     assert_eq!(text(&ask(&model, 0).await), "a");
     let last = ask(&model, 2).await;
-    assert_eq!((text(&last), last.finish, last.ended), (NO_MORE, Finish::EndTurn, Ended::Complete));
+    assert_eq!((text(&last), last.finish, &last.ended), (NO_MORE, Finish::EndTurn, &Ended::Complete));
 }
 
 #[tokio::test]
@@ -110,4 +110,34 @@ fn requests_are_marked_like_those_of_a_provider() {
     let second = model.encode(&second);
     assert_eq!(second.mark.shared, first.mark.units);
     assert_eq!(second.mark.bytes, second.body.len() as u64);
+}
+
+#[tokio::test]
+async fn an_answer_without_counts_is_counted_by_its_bytes() {
+    let model = ScriptModel::from_json("script:x", r#"[{"text":"eight by"}]"#).unwrap();
+    let bytes = model.encode(&request(0)).mark.bytes;
+    let usage = Usage { input_tokens: bytes / 4, cached_tokens: 0, output_tokens: 2 };
+    assert_eq!(ask(&model, 0).await.usage, Some(usage));
+}
+
+#[tokio::test]
+async fn the_documented_example_plays_as_described() {
+    let page = include_str!("../../../../docs/script-model.md");
+    let lines = page.lines().skip_while(|line| *line != "    {").take_while(|line| line.starts_with("    "));
+    let model = ScriptModel::from_json("script:x", &lines.collect::<String>()).unwrap();
+    assert_eq!(model.context_window(), 200_000);
+
+    let first = ask(&model, 0).await;
+    let call = first.content[1].as_call().unwrap();
+    assert_eq!(first.content[0].as_text(), Some("I look at the file first."));
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("read", r#"{"path":"src/lib.rs"}"#));
+
+    let failed = ask(&model, 1).await;
+    assert_eq!(failed.ended, Ended::Failed { class: ErrorClass::Rate, message: "slow down".to_owned() });
+    assert_eq!((failed.retry_after, failed.usage), (Some(Duration::from_millis(500)), None));
+
+    let last = ask(&model, 1).await;
+    let said = last.content.iter().find_map(Content::as_text);
+    assert_eq!((said, last.usage.unwrap().input_tokens), (Some("It is mended."), 900));
+    assert_eq!(text(&ask(&model, 2).await), NO_MORE);
 }
