@@ -72,8 +72,7 @@ impl Attention {
     /// Takes in the first result of a call, with the plan as it is after that result.
     pub fn result(&mut self, accepted_write: bool, plan_has_unfinished: bool) {
         if accepted_write {
-            self.counting_steps = 0;
-            self.reminded_at = None;
+            self.written();
         }
         let Some(mut tally) = self.step.take() else {
             return;
@@ -85,6 +84,12 @@ impl Attention {
         } else if tally.other_calls && !tally.accepted_write && plan_has_unfinished {
             self.counting_steps = self.counting_steps.saturating_add(1);
         }
+    }
+
+    /// Takes in that the plan was written, by a call of whatever step.
+    pub fn written(&mut self) {
+        self.counting_steps = 0;
+        self.reminded_at = None;
     }
 
     /// Takes in that a reminder was given.

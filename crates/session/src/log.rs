@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::attention::carried_text;
 use crate::entry::{
-    Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, SessionHeader, World,
+    Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, World,
 };
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
@@ -138,7 +138,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If the folder or the segment cannot be written; then no segment is left behind.
+    /// If the folder or the segment cannot be written; then no segment is left behind. If the folder holds a session
+    /// already, or another process holds its lock; then that session is as it was.
     pub fn create(
         data_home: &Path,
         header: SessionHeader,
@@ -150,9 +151,11 @@ impl Log {
         let failed = |source| CreateError { dir: dir.clone(), source };
         private_dir(&dir).map_err(failed)?;
         let lock = Lock::acquire(&dir, now).map_err(|error| failed(error.into_io()))?;
+        if reading::segments(&dir).is_ok() {
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "there is a session already")));
+        }
         let entries = numbered(1, std::iter::once(Body::Session(header)).chain(first), now);
-        let path = segment_path(&dir, 1);
-        let file = write_segment(&path, &entries, durability).map_err(failed)?;
+        let file = write_segment(&dir, 1, &entries, durability).map_err(failed)?;
         Ok(Log {
             segment: 1,
             durability,
@@ -176,6 +179,8 @@ impl Log {
         durability: Durability,
         now: jiff::Timestamp,
     ) -> Result<(Log, Opening), OpenError> {
+        // A folder that holds no session is left without a lock file.
+        reading::segments(dir)?;
         let lock = Lock::acquire(dir, now).map_err(|error| error.into_open_error(dir))?;
         let reading = reading::read_to_write(dir)?;
         let path = segment_path(dir, reading.segment);
@@ -231,9 +236,7 @@ impl Log {
     ///
     /// As [`Log::append`].
     pub fn append_in(&mut self, lane: Lane, body: Body, now: jiff::Timestamp) -> Result<Seq, AppendError> {
-        if let Some(kind) = &self.state.must {
-            return Err(AppendError::ReadOnly { kind: kind.clone() });
-        }
+        self.check_writable()?;
         let seq = self.next_seq;
         self.next_seq += 1;
         self.unwritten.push_back(Entry { seq, ts: to_millis(now), lane, body });
@@ -268,27 +271,34 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If the segment cannot be written; then the old one goes on.
+    /// If what the old segment waits for, or the new one, cannot be written or made durable; then the old one goes on.
     pub fn next_segment(
         &mut self,
         opening: NextSegment,
         rest: Vec<Body>,
         now: jiff::Timestamp,
     ) -> Result<(), AppendError> {
-        self.write_waiting()?;
+        self.check_writable()?;
+        // Undoing a compaction reads the old segment, so all of that is on the disk before it stops being current.
+        self.sync()?;
         let segment = self.segment + 1;
         let plan = opening.checkpoint.plan.clone();
         let bodies = [
-            Body::Session(SessionHeader { segment, format: FORMAT, ..opening.header }),
+            Body::Session(SessionHeader {
+                segment,
+                format: FORMAT,
+                projection: PROJECTION,
+                ..opening.header
+            }),
             Body::World(opening.world),
             Body::Model(opening.model),
             Body::Checkpoint(Box::new(opening.checkpoint)),
         ];
         let entries =
             numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
-        let path = segment_path(&self.dir, segment);
-        self.file = write_segment(&path, &entries, self.durability)
-            .map_err(|source| AppendError::Write { path: path.clone(), source })?;
+        self.file = write_segment(&self.dir, segment, &entries, self.durability)
+            .map_err(|source| AppendError::Write { path: segment_path(&self.dir, segment), source })?;
+        self.dirs_synced = false;
         self.segment = segment;
         self.state = fold(&entries);
         self.next_seq = after(&entries, self.next_seq);
@@ -299,8 +309,9 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If it cannot be written, or the session is read-only.
     pub fn spill(&self, bytes: &[u8]) -> Result<ContentHash, AppendError> {
+        self.check_writable()?;
         spill::keep(&self.dir, bytes, self.durability)
             .map_err(|(path, source)| AppendError::Write { path, source })
     }
@@ -309,8 +320,10 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If it cannot be written. The log is not touched; the document can always be made again.
+    /// If it cannot be written, or the session is read-only. The log is not touched; the document can always be made
+    /// again.
     pub fn write_history(&self) -> Result<(), AppendError> {
+        self.check_writable()?;
         let path = self.dir.join("history.json");
         let write = || -> io::Result<()> {
             let document = serde_json::to_vec(&History::of(&self.state))?;
@@ -323,6 +336,13 @@ impl Log {
     #[cfg(any(test, feature = "faults"))]
     pub fn inject(&mut self, fault: Fault) {
         self.file.inject(fault);
+    }
+
+    fn check_writable(&self) -> Result<(), AppendError> {
+        match &self.state.must {
+            Some(kind) => Err(AppendError::ReadOnly { kind: kind.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn write_waiting(&mut self) -> Result<(), AppendError> {
@@ -343,7 +363,7 @@ impl Log {
 /// With what a next segment opens.
 #[derive(Clone, Debug)]
 pub struct NextSegment {
-    /// The header; its segment and format are set by the log.
+    /// The header; its segment, format and projection are set by the log.
     pub header: SessionHeader,
     /// The world as it is now.
     pub world: World,
@@ -386,28 +406,28 @@ fn fold(entries: &[Entry]) -> SessionState {
     state
 }
 
-/// Writes a whole segment beside its place, makes it durable, and moves it there.
-fn write_segment(path: &Path, entries: &[Entry], durability: Durability) -> io::Result<LogFile> {
+/// Writes a whole segment beside its place and moves it there. Once it is there, nothing fails any more.
+///
+/// The first segment is made durable by the first sync; a later one before it replaces the one that holds everything.
+fn write_segment(dir: &Path, segment: u32, entries: &[Entry], durability: Durability) -> io::Result<LogFile> {
     let mut bytes = Vec::new();
     for entry in entries {
         bytes.extend_from_slice(&line::encode(entry)?);
     }
+    let path = segment_path(dir, segment);
     let unfinished = path.with_extension("jsonl.new");
-    let written =
-        write_private(&unfinished, &bytes, path_is_later_segment(path) && durability == Durability::Always)
-            .and_then(|()| fs::rename(&unfinished, path));
-    if let Err(error) = written {
+    let write = || -> io::Result<LogFile> {
+        let mut file = LogFile::create(&unfinished, &bytes, durability)?;
+        if segment > 1 {
+            file.sync()?;
+        }
+        fs::rename(&unfinished, &path)?;
+        Ok(file)
+    };
+    write().inspect_err(|_| {
         // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
         let _ = fs::remove_file(&unfinished);
-        return Err(error);
-    }
-    LogFile::open(path, bytes.len() as u64, durability)
-}
-
-/// The first segment is made durable by the first sync, with the folder; a later one before it replaces the segment
-/// that holds everything.
-fn path_is_later_segment(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem != "0001")
+    })
 }
 
 fn private_dir(path: &Path) -> io::Result<()> {

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
-    Answer, Body, Checkpoint, Entry, FailingCall, Grant, InboxMessage, InstructionMark, Lane, ModelChoice,
-    Notice, NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt, World,
+    Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, Grant, InboxMessage, InstructionMark, Lane,
+    ModelChoice, Notice, NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt,
+    World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
@@ -91,6 +92,9 @@ impl SessionState {
     /// Applies one entry.
     pub fn apply(&mut self, entry: &Entry) {
         self.last_seq = self.last_seq.max(entry.seq);
+        if let Some(kind) = unknown_that_matters(&entry.body) {
+            self.must = Some(kind.to_owned());
+        }
         match entry.lane {
             Lane::Main => self.apply_main(entry),
             Lane::Worker(_) => self.apply_worker(&entry.body),
@@ -191,11 +195,7 @@ impl SessionState {
                     if compaction.failure.is_some() { self.failed_compactions.saturating_add(1) } else { 0 };
             }
             Body::TurnEnd(_) => self.turn_is_open = false,
-            Body::Unknown(unknown) => {
-                if unknown.must {
-                    self.must = Some(unknown.kind.clone());
-                }
-            }
+            Body::Unknown(_) => {}
         }
     }
 
@@ -296,13 +296,7 @@ impl SessionState {
     fn ended(&mut self, result: &ToolResult) {
         self.running.remove(&result.call_ref());
         let Some(step) = self.step_mut(result.answer) else {
-            self.totals.tool_calls = self.totals.tool_calls.saturating_add(1);
-            if let (Outcome::Ok, Some(plan)) = (result.outcome, &result.plan) {
-                self.write_plan(result.call_ref(), plan.clone());
-            }
-            self.remember_files(result);
-            self.touch_files(result);
-            self.history.push(Item::Orphan(result.clone()));
+            self.ended_without_call(result);
             return;
         };
         let call = step.call_at(result.call).cloned();
@@ -311,17 +305,44 @@ impl SessionState {
         };
         *slot = Some(result.clone());
         let is_closed = step.results.iter().all(Option::is_some);
-        self.count_result(&call, result);
+        self.count_result(result);
+        self.count_failures(&call, result);
         let written = accepted_plan(&call, result);
         let is_written = written.is_some();
         if let Some(plan) = written {
             self.write_plan(result.call_ref(), plan);
         }
-        self.attention.result(is_written, self.plan.plan.has_unfinished());
+        // A result that comes after a later step began tells nothing of that step.
+        if self.last_step_with_calls() == Some(result.answer) {
+            self.attention.result(is_written, self.plan.plan.has_unfinished());
+        }
         self.remember_files(result);
         if is_closed {
             self.touch_files_of_step(result.answer);
         }
+    }
+
+    /// Takes in a result whose call is lost. What it says of itself still holds.
+    fn ended_without_call(&mut self, result: &ToolResult) {
+        let is_known =
+            |item: &Item| matches!(item, Item::Orphan(known) if known.call_ref() == result.call_ref());
+        if self.history.iter().any(is_known) {
+            return;
+        }
+        self.count_result(result);
+        if let (Outcome::Ok, Some(plan)) = (result.outcome, &result.plan) {
+            self.write_plan(result.call_ref(), plan.clone());
+        }
+        self.remember_files(result);
+        self.touch_files(result);
+        self.history.push(Item::Orphan(result.clone()));
+    }
+
+    fn last_step_with_calls(&self) -> Option<Seq> {
+        self.history.iter().rev().find_map(|item| match item {
+            Item::Step(step) if !step.results.is_empty() => Some(step.answer),
+            Item::Step(_) | Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
+        })
     }
 
     fn step_mut(&mut self, answer: Seq) -> Option<&mut Step> {
@@ -331,11 +352,14 @@ impl SessionState {
         })
     }
 
-    fn count_result(&mut self, call: &ToolCall, result: &ToolResult) {
+    fn count_result(&mut self, result: &ToolResult) {
         self.totals.tool_calls = self.totals.tool_calls.saturating_add(1);
         if result.outcome == Outcome::Denied {
             self.totals.denied = self.totals.denied.saturating_add(1);
         }
+    }
+
+    fn count_failures(&mut self, call: &ToolCall, result: &ToolResult) {
         let has_failed = match result.outcome {
             Outcome::Ok => false,
             Outcome::Error | Outcome::Denied => true,
@@ -351,12 +375,13 @@ impl SessionState {
         };
     }
 
-    /// Makes `plan` the plan in view, unless a later call of the same answer has already written it: of two writes in
-    /// one answer the one that stands later holds, whichever ended first.
+    /// Makes `plan` the plan in view, unless a later call has already written it: of two writes the one whose call
+    /// stands later holds, whichever ended first.
     fn write_plan(&mut self, by: CallRef, plan: Plan) {
-        if self.plan_written_by.is_some_and(|last| last.answer == by.answer && last > by) {
+        if self.plan_written_by.is_some_and(|last| last > by) {
             return;
         }
+        self.attention.written();
         let is_resend = self.plan.plan == plan && !self.plan.carried;
         let resends = if is_resend { self.plan.resends.saturating_add(1) } else { 0 };
         self.plan = PlanInView { plan, carried: false, resends };
@@ -399,6 +424,8 @@ impl SessionState {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
                 self.inbox.retain(|message| message.id != *inbox);
+                // The entry that accepted it may be lost; what was delivered is never accepted again.
+                self.inbox_ids.insert(inbox.clone());
                 self.open_turn();
             }
             NoticeKind::Date { date } => self.told.date.clone_from(date),
@@ -430,6 +457,15 @@ fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
         return None;
     }
     result.plan.clone().or_else(|| plan::from_arguments(&restore_arguments(&call.arguments)))
+}
+
+/// The kind of an entry that this build must know to write behind it, if it does not.
+fn unknown_that_matters(body: &Body) -> Option<&str> {
+    match body {
+        Body::Unknown(unknown) if unknown.must => Some(&unknown.kind),
+        Body::Session(header) if header.format > FORMAT => Some(body.kind()),
+        _ => None,
+    }
 }
 
 fn text_only(content: &[Content]) -> Vec<Content> {

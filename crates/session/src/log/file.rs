@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::Durability;
@@ -35,16 +35,28 @@ pub enum Fault {
 impl LogFile {
     /// Opens a segment whose first `len` bytes are whole lines.
     pub(super) fn open(path: &Path, len: u64, durability: Durability) -> io::Result<Self> {
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        Ok(LogFile {
+        let file = File::options().write(true).open(path)?;
+        Ok(LogFile::new(file, len, Vec::new(), durability))
+    }
+
+    /// Writes a new file of whole lines, which the first sync makes durable.
+    pub(super) fn create(path: &Path, lines: &[u8], durability: Durability) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all_at(lines, 0)?;
+        let unsynced = if durability == Durability::Always { lines.to_vec() } else { Vec::new() };
+        Ok(LogFile::new(file, lines.len() as u64, unsynced, durability))
+    }
+
+    fn new(file: File, len: u64, unsynced: Vec<u8>, durability: Durability) -> Self {
+        LogFile {
             file,
             len,
             has_rest: false,
-            unsynced: Vec::new(),
+            unsynced,
             durability,
             #[cfg(any(test, feature = "faults"))]
             faults: std::collections::VecDeque::new(),
-        })
+        }
     }
 
     /// Writes a line. If that fails it is cut off again and tried once more; then nothing of it remains.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::reading::segments;
 use super::{read, segment_path, sessions_dir};
-use crate::entry::{Body, Entry, Totals};
+use crate::entry::{Body, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
 use crate::line;
 use crate::message::FilePath;
@@ -112,28 +112,33 @@ impl SessionSummary {
 
     fn take_tail(&mut self, entries: &[Entry]) {
         self.last = self.last.max(entries.last().map(|entry| entry.ts));
-        let end = entries.iter().rposition(|entry| matches!(entry.body, Body::TurnEnd(_)));
-        if let Some(Body::TurnEnd(turn)) = end.map(|place| &entries[place].body) {
-            self.has_prompt = true;
-            self.title.clone_from(&turn.title);
-            self.turns = turn.turns;
-            self.plan_completed = turn.plan_completed;
-            self.plan_total = turn.plan_total;
-            self.totals = turn.totals;
-            self.last_words.clone_from(&turn.last_words);
-        }
-        let behind = end.map_or(entries, |place| &entries[place + 1..]);
-        if behind.iter().any(begins_or_continues_a_turn) {
-            self.take_whole();
+        let end = entries.iter().enumerate().rev().find_map(|(place, entry)| match &entry.body {
+            Body::TurnEnd(turn) => Some((place, turn)),
+            _ => None,
+        });
+        match end {
+            Some((place, turn)) if !entries[place + 1..].iter().any(begins_or_continues_a_turn) => {
+                self.has_prompt = true;
+                self.take_end(turn.clone());
+            }
+            // A turn without an end, and a segment without a turn, say nothing of themselves for a list.
+            Some(_) | None => self.take_whole(),
         }
     }
 
-    /// A turn that has no end said nothing of itself for a list, so the current segment is read as a whole.
+    /// Reads the current segment as a whole.
     fn take_whole(&mut self) {
         let Ok((state, _)) = read(&self.dir) else { return };
         self.is_interrupted = state.turn_is_open;
         self.has_prompt |= state.turns > 0;
-        let end = state.turn_end(crate::entry::StopReason::Error, None);
+        if let (None, Some(header)) = (&self.cwd, &state.header) {
+            self.cwd = Some(header.cwd.clone());
+            self.is_child = header.child;
+        }
+        self.take_end(state.turn_end(StopReason::Error, None));
+    }
+
+    fn take_end(&mut self, end: TurnEnd) {
         self.title = end.title;
         self.turns = end.turns;
         self.plan_completed = end.plan_completed;

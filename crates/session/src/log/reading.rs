@@ -1,8 +1,8 @@
 //! From segments to a state: every good line counts, whatever stands around it.
 //!
 //! A torn tail (bytes behind the last newline) was never committed. A bad line in the middle stays where it is and is
-//! reported with its number; it hides nothing behind it. If the current segment's opening cannot be read, the segment
-//! before it is read first and this one on top, so that nothing good is lost.
+//! reported with its number; it hides nothing behind it. If some part of the current segment's opening cannot be read,
+//! the segment before it is read first and this one on top, so that nothing good is lost.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -144,9 +144,12 @@ pub(super) struct Reading {
     pub(super) opening: Opening,
 }
 
-/// Reads a session whose lock is held, and sets a torn tail aside.
+/// Reads a session whose lock is held, and sets a torn tail aside, unless the session is read-only.
 pub(super) fn read_to_write(dir: &Path) -> Result<Reading, ReadError> {
     let mut reading = read_segments(dir)?;
+    if reading.state.must.is_some() {
+        return Ok(reading);
+    }
     let path = segment_path(dir, reading.segment);
     for damage in &mut reading.opening.damage {
         if let (true, DamageKind::TornTail { kept, .. }) =
@@ -170,7 +173,11 @@ pub(super) fn segments(dir: &Path) -> Result<Vec<u32>, ReadError> {
     })?;
     let mut numbers: Vec<u32> = names
         .filter_map(Result::ok)
-        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".jsonl")?.parse().ok())
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let number = name.to_str()?.strip_suffix(".jsonl")?.parse().ok()?;
+            (segment_path(dir, number).file_name() == Some(&name)).then_some(number)
+        })
         .collect();
     numbers.sort_unstable();
     if numbers.is_empty() { Err(ReadError::NoSession { dir: dir.to_owned() }) } else { Ok(numbers) }
@@ -186,7 +193,7 @@ fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
         for (place, segment) in numbers[start..].iter().enumerate() {
             good_len = fold.read(dir, *segment)?;
             if place == 0 {
-                is_complete = fold.state.header.is_some() && (start == 0 || fold.has_checkpoint);
+                is_complete = fold.has_opening(start == 0);
             }
         }
         let last = numbers[numbers.len() - 1];
@@ -208,6 +215,12 @@ struct Fold {
 }
 
 impl Fold {
+    /// Whether all that opens a segment has been read, so that nothing before it is needed.
+    fn has_opening(&self, is_first: bool) -> bool {
+        let SessionState { header, world, model, .. } = &self.state;
+        header.is_some() && world.is_some() && model.is_some() && (is_first || self.has_checkpoint)
+    }
+
     /// Reads one segment and says how much of it is whole.
     fn read(&mut self, dir: &Path, segment: u32) -> Result<u64, ReadError> {
         let path = segment_path(dir, segment);
@@ -296,6 +309,9 @@ fn set_aside(path: &Path, good_len: u64) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     };
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
     file.set_len(good_len)?;
     file.sync_all()?;
     Ok(kept)
