@@ -48,12 +48,16 @@ pub enum Close {
     Cancelled,
 }
 
+/// The most bytes of a body that are read, comments included. Answers take some hundred bytes for each token.
+const MAX_BODY: usize = 256 * 1024 * 1024;
+
 /// A response body on its way to a decoder.
 pub struct Feed<D> {
     decoder: D,
     framing: Framing,
     document: Option<Vec<u8>>,
     begun: bool,
+    size: usize,
     progress: Progress,
 }
 
@@ -65,12 +69,20 @@ impl<D: Decoder> Feed<D> {
             framing: Framing::default(),
             document: None,
             begun: false,
+            size: 0,
             progress: Progress::Nothing,
         }
     }
 
     /// Takes the next bytes and says what they brought.
     pub fn push(&mut self, mut bytes: &[u8], on_delta: &mut OnDelta<'_>) -> Progress {
+        let was_within = self.size <= MAX_BODY;
+        self.size = self.size.saturating_add(bytes.len());
+        if self.size > MAX_BODY {
+            // The first time this ends the waiting; what still comes then does not prolong it.
+            self.progress = Progress::Done;
+            return if was_within { Progress::Done } else { Progress::Nothing };
+        }
         if !self.begun {
             bytes = bytes.trim_ascii_start();
             let Some(first) = bytes.first() else { return Progress::Nothing };
@@ -97,6 +109,10 @@ impl<D: Decoder> Feed<D> {
 
     /// Ends the attempt with what has come.
     pub fn close(mut self, close: Close, on_delta: &mut OnDelta<'_>) -> Attempt {
+        if self.size > MAX_BODY && close == Close::End {
+            let failure = Failure::cut(format!("the server sent more than {MAX_BODY} bytes for one answer"));
+            return self.decoder.close(Close::Failed(failure));
+        }
         if close == Close::End {
             match self.document.take() {
                 Some(document) => self.decoder.document(&String::from_utf8_lossy(&document), on_delta),

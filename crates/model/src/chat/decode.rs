@@ -40,10 +40,14 @@ enum Block {
 }
 
 impl Decoder for ChatDecoder {
-    fn event(&mut self, _name: &str, data: &str, on_delta: &mut OnDelta<'_>) -> Progress {
+    fn event(&mut self, name: &str, data: &str, on_delta: &mut OnDelta<'_>) -> Progress {
         let data = data.trim();
         if data == "[DONE]" {
             self.done = true;
+            return Progress::Done;
+        }
+        if name == "error" && Fields::of(data).is_none_or(|chunk| chunk.items("choices").is_empty()) {
+            self.fail(failure::of_object(data, Timestamp::now()));
             return Progress::Done;
         }
         // Gateways send status words as data; only what looks like JSON can hold a piece of the answer.
@@ -104,6 +108,8 @@ impl ChatDecoder {
             match Fields::of(line) {
                 Some(chunk) => brought = self.chunk(line, &chunk, on_delta),
                 None if line == "[DONE]" => self.done = true,
+                // A connection that breaks while counts follow takes nothing from the answer.
+                None if self.finish.is_some() || self.done => {}
                 None => self.fail(Failure::cut(format!(
                     "the stream holds an event that is no JSON: {}",
                     failure::excerpt(line)
@@ -121,10 +127,9 @@ impl ChatDecoder {
         self.usage.read(chunk.object("usage"));
         self.usage.read(chunk.object("x_groq").and_then(|extra| extra.object("usage")));
         let first = choices.into_iter().filter_map(Fields::of).find(|c| c.number("index").unwrap_or(0) == 0);
-        match first {
-            Some(choice) => self.choice(&choice, on_delta),
-            None => Progress::Nothing,
-        }
+        let brought = first.map_or(Progress::Nothing, |choice| self.choice(&choice, on_delta));
+        // Nothing of worth follows an error, and some servers leave the connection open after one.
+        if self.failure.is_some() { Progress::Done } else { brought }
     }
 
     fn choice(&mut self, choice: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
@@ -141,10 +146,21 @@ impl ChatDecoder {
             self.fail(failure::of_object(error, Timestamp::now()));
         }
         if let Some(reason) = choice.text("finish_reason").filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.into_owned());
+            let native = choice.text("native_finish_reason").unwrap_or_default();
+            self.finish_with(&reason, &native);
             brought = Progress::Finished;
         }
         brought
+    }
+
+    /// Notes a finish reason and the one that a gateway translated, since some hide there that the answer was cut.
+    ///
+    /// What was cut or declined stays so, whatever reason comes later.
+    fn finish_with(&mut self, reason: &str, native: &str) {
+        let is_settled = |reason: &str| says(reason, CUT) || says(reason, DECLINED);
+        if !self.finish.as_deref().is_some_and(is_settled) {
+            self.finish = Some(if says(native, CUT) { native } else { reason }.to_owned());
+        }
     }
 
     /// Takes a piece of the message and says whether it held anything.
@@ -271,17 +287,16 @@ impl ChatDecoder {
 
     /// The presence of calls decides, not what the reason is called, unless the reason says that something is missing.
     fn normal_finish(&self, has_calls: bool) -> Finish {
-        let reason = self.finish.as_deref().unwrap_or_default().to_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-        if says(&["length", "max_tokens", "limit"]) {
+        let reason = self.finish.as_deref().unwrap_or_default();
+        if says(reason, CUT) {
             Finish::MaxTokens
-        } else if says(&["filter", "refus", "safety"]) {
+        } else if says(reason, DECLINED) {
             Finish::Refusal
         } else if has_calls {
             Finish::ToolCalls
         } else if self.refused && !self.has_text_besides_refusal() {
             Finish::Refusal
-        } else if self.done && reason.is_empty() || says(&["stop", "eos", "end_turn"]) {
+        } else if self.done && reason.is_empty() || says(reason, ENDED) {
             Finish::EndTurn
         } else {
             Finish::Unknown
@@ -302,6 +317,20 @@ impl ChatDecoder {
         };
         self.blocks.into_iter().filter_map(block).collect()
     }
+}
+
+/// Parts of the finish reasons of answers that the output limit cut.
+const CUT: &[&str] = &["length", "max_tokens", "max_output_tokens", "limit"];
+
+/// Parts of the finish reasons of answers that were declined.
+const DECLINED: &[&str] = &["filter", "refus", "safety"];
+
+/// Parts of the finish reasons of answers that ended by themselves.
+const ENDED: &[&str] = &["stop", "eos", "end_turn"];
+
+fn says(reason: &str, parts: &[&str]) -> bool {
+    let reason = reason.to_lowercase();
+    parts.iter().any(|part| reason.contains(part))
 }
 
 /// Whether a chunk is an error: it names one, or it is nothing but the fields of one.

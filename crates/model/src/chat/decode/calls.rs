@@ -114,8 +114,8 @@ impl Call {
             return true;
         }
         if differs(&self.id, &piece.id) {
-            // Some servers give every piece an id of its own; only a beginning names the tool.
-            return !piece.name.is_empty() || piece.index.is_none();
+            // Some servers give every piece an id of its own; only a beginning names the tool and begins an object.
+            return piece.index.is_none() || (!piece.name.is_empty() && !self.is_continued_by(piece));
         }
         if piece.name.is_empty() {
             return piece.index.is_none() && !piece.id.is_empty() && self.id.is_empty();
@@ -124,6 +124,14 @@ impl Call {
         let untied = piece.index.is_none() && piece.id.is_empty();
         untied
             || (is_whole(self.arguments.as_str()) && piece.is_whole_and_differs_from(self.arguments.as_str()))
+    }
+
+    /// Whether the arguments have begun, and the piece can only be more of them.
+    fn is_continued_by(&self, piece: &Piece<'_>) -> bool {
+        let begun = self.arguments.as_str();
+        let next = crate::raw::text(piece.arguments).unwrap_or_default();
+        let next = next.trim_start();
+        !begun.trim().is_empty() && !is_whole(begun) && !next.is_empty() && !next.starts_with('{')
     }
 
     fn add(&mut self, piece: Piece<'_>, on_delta: &mut OnDelta<'_>) {
@@ -140,8 +148,9 @@ impl Call {
     fn add_arguments(&mut self, json: &str) {
         let before = self.arguments.as_str();
         if json.starts_with(['{', '[']) {
+            let json = compact(json);
             if before != json {
-                self.arguments.push_plain(json);
+                self.arguments.push_plain(&json);
             }
             return;
         }
@@ -160,9 +169,22 @@ impl Piece<'_> {
     fn is_whole_and_differs_from(&self, other: &str) -> bool {
         match crate::raw::text(self.arguments) {
             Some(text) => is_whole(&text) && text != other,
-            None => self.arguments.starts_with('{') && self.arguments != other,
+            None => self.arguments.starts_with('{') && compact(self.arguments) != other,
         }
     }
+}
+
+/// The same JSON without white space between its parts.
+fn compact(json: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    json.chars()
+        .filter(|&c| {
+            let is_kept = in_string || !c.is_ascii_whitespace();
+            in_string ^= c == '"' && !escaped;
+            escaped = in_string && c == '\\' && !escaped;
+            is_kept
+        })
+        .collect()
 }
 
 /// Whether these arguments are a whole object that is written out.
