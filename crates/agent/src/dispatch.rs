@@ -130,10 +130,12 @@ impl Dispatch<'_> {
             let intent = ToolIntent { answer, call, pid, started };
             log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
         };
+        let spill = self.log.lock().dir().join("spill");
+        let plan = self.log.read(|state| state.plan.clone());
         CallContext {
             workspace: self.setup.workspace.clone(),
-            readable: vec![self.log.lock().dir().join("spill")],
-            plan: self.log.read(|state| state.plan.clone()),
+            readable: vec![spill],
+            plan,
             seen: Arc::new(seen),
             intent: Arc::new(intent),
             max_result_bytes: self.max_result(),

@@ -48,8 +48,9 @@ fn chat(served: &ServedModel) -> Result<Arc<dyn Model>, CliError> {
         temperature: served.temperature,
         alternate_roles: served.alternate_roles,
         extra_body: served.extra_body.clone(),
-        first_token_timeout: served.first_token_timeout,
-        idle_timeout: served.idle_timeout,
+        // To the model crate zero is no limit, and none is its own default.
+        first_token_timeout: Some(served.first_token_timeout.unwrap_or_default()),
+        idle_timeout: Some(served.idle_timeout.unwrap_or_default()),
         ..ModelSettings::new(
             &served.provider,
             &served.model,
