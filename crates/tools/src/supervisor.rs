@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::tool::StartedProcess;
-use protocol::{Order, Report, read_frame, write_frame};
+use protocol::{Order, Report, write_frame};
 
 /// The argument that makes a program the supervisor.
 const ASKED: &str = "--mainstay-supervise";
@@ -161,7 +161,11 @@ impl Supervisor {
                 command.env_remove(name);
             }
         }
-        Ok(Connection { socket: UnixStream::from_std(ours)?, _process: command.spawn()? })
+        Ok(Connection {
+            socket: UnixStream::from_std(ours)?,
+            received: Vec::new(),
+            _process: command.spawn()?,
+        })
     }
 }
 
@@ -169,6 +173,7 @@ impl Supervisor {
 #[derive(Debug)]
 struct Connection {
     socket: UnixStream,
+    received: Vec<u8>,
     _process: Child,
 }
 
@@ -191,11 +196,16 @@ impl Connection {
         self.socket.write_all(&frame[sent..]).await
     }
 
+    /// Waits for the next report. May be dropped while it waits: what has come stays.
     async fn report(&mut self) -> io::Result<Report> {
-        let length = self.socket.read_u32_le().await?;
-        let mut frame = vec![0; protocol::frame_length(length)?];
-        self.socket.read_exact(&mut frame).await?;
-        read_frame(&frame)
+        loop {
+            if let Some(report) = protocol::take_frame(&mut self.received)? {
+                return Ok(report);
+            }
+            if self.socket.read_buf(&mut self.received).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
     }
 
     /// Reads what a command prints until it has ended, and ends it when its time is up or the turn is cancelled.
@@ -212,9 +222,8 @@ impl Connection {
         let mut cut = None;
         let (exit, left) = loop {
             tokio::select! {
-                report = self.socket.readable() => {
-                    report?;
-                    if let Report::Ended { exit, left } = self.report().await? {
+                report = self.report() => {
+                    if let Report::Ended { exit, left } = report? {
                         break (exit, left);
                     }
                 }

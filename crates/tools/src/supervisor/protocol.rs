@@ -61,6 +61,18 @@ pub(super) fn read_frame<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(frame)?)
 }
 
+/// Takes the first frame out of what has been received, once it is whole.
+pub(super) fn take_frame<T: DeserializeOwned>(received: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(length) = received.first_chunk::<4>() else { return Ok(None) };
+    let end = 4 + frame_length(u32::from_le_bytes(*length))?;
+    if received.len() < end {
+        return Ok(None);
+    }
+    let value = read_frame(&received[4..end])?;
+    received.drain(..end);
+    Ok(Some(value))
+}
+
 /// The length of a frame that is to be read.
 pub(super) fn frame_length(length: u32) -> io::Result<usize> {
     match usize::try_from(length) {
