@@ -45,11 +45,11 @@ fn lines(dir: &Path, number: u32) -> Vec<Vec<u8>> {
 }
 
 fn prompts(state: &SessionState) -> Vec<&str> {
-    let text = |item| match item {
-        &Item::Prompt { ref text } => Some(text.as_str()),
-        _ => None,
-    };
-    state.history.iter().filter_map(text).collect()
+    let prompts = state.history.iter().filter_map(|item| match item {
+        Item::Prompt { text } => Some(text.as_str()),
+        Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
+    });
+    prompts.collect()
 }
 
 /// A closed session with the prompts `one` to `three` on lines 4 to 6.
@@ -79,12 +79,13 @@ fn assert_goes_on(dir: &Path, number: u32) {
 fn damage_in_the_middle_is_reported_and_hides_nothing() {
     type Change = fn(&mut Vec<Vec<u8>>);
     type IsExpected = fn(&DamageKind) -> bool;
-    let bad: IsExpected = |kind| matches!(kind, DamageKind::BadLine(_));
-    let cases: [(&str, Change, &[(u64, IsExpected)], &[&str]); 9] = [
-        ("replaced", |lines| lines[4] = b"garbage\n".to_vec(), &[(5, bad)], &["one", "three"]),
-        ("inserted", |lines| lines.insert(4, b"garbage\n".to_vec()), &[(5, bad)], &["one", "two", "three"]),
-        ("one bit", |lines| lines[4][40] ^= 1, &[(5, bad)], &["one", "three"]),
-        ("NULs", |lines| lines[4] = [vec![0; 900], b"\n".to_vec()].concat(), &[(5, bad)], &["one", "three"]),
+    type Case = (&'static str, Change, &'static [(u64, IsExpected)], &'static [&'static str]);
+    const BAD: IsExpected = |kind| matches!(kind, DamageKind::BadLine(_));
+    let cases: [Case; 9] = [
+        ("replaced", |lines| lines[4] = b"garbage\n".to_vec(), &[(5, BAD)], &["one", "three"]),
+        ("inserted", |lines| lines.insert(4, b"garbage\n".to_vec()), &[(5, BAD)], &["one", "two", "three"]),
+        ("one bit", |lines| lines[4][40] ^= 1, &[(5, BAD)], &["one", "three"]),
+        ("NULs", |lines| lines[4] = [vec![0; 900], b"\n".to_vec()].concat(), &[(5, BAD)], &["one", "three"]),
         ("empty lines", |lines| lines.insert(4, b"\n\n".to_vec()), &[], &["one", "two", "three"]),
         (
             "fused",
@@ -93,7 +94,7 @@ fn damage_in_the_middle_is_reported_and_hides_nothing() {
                 let next = lines.remove(5);
                 lines[4].extend(next);
             },
-            &[(5, bad)],
+            &[(5, BAD)],
             &["one"],
         ),
         (
@@ -102,7 +103,7 @@ fn damage_in_the_middle_is_reported_and_hides_nothing() {
                 let at = lines[4].len() / 2;
                 lines[4].insert(at, b'\n');
             },
-            &[(5, bad), (6, bad)],
+            &[(5, BAD), (6, BAD)],
             &["one", "three"],
         ),
         (
