@@ -7,6 +7,10 @@ use mainstay_tools::{ToolKind, is_running};
 
 /// The result of a call that the agent's own end cut short.
 pub(crate) fn after_the_agent_ended(open: &OpenCall, kind: Option<ToolKind>) -> ToolResult {
+    if open.has_ended {
+        let known = "The call had ended; how, and what it brought, is not known. It was not run again.";
+        return interrupted(open, "Lost: the record of this call's result is damaged.", known.to_owned());
+    }
     let known = match (&open.intent, kind) {
         (Some(intent), _) => command_that_had_started(intent),
         (None, Some(ToolKind::Command)) => "The command had not been started.".to_owned(),

@@ -69,7 +69,7 @@ impl Dispatch<'_> {
 
     async fn run_call(&self, call_ref: CallRef, call: &ToolCall) -> Result<(), AppendError> {
         if self.cancel.is_cancelled() {
-            let open = OpenCall { call_ref, call: call.clone(), intent: None };
+            let open = OpenCall { call_ref, call: call.clone(), intent: None, has_ended: false };
             let result = closing::never_begun(&open);
             self.log.append(Body::ToolResult(result.clone()))?;
             self.tell(call, result);

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
-use crate::choose::{newest, session, short_id};
+use crate::choose::{latest, session, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::unreadable;
@@ -194,7 +194,7 @@ fn create(setup: Setup) -> Result<Agent, CliError> {
 
 /// A new session where the last one was interrupted is perhaps not what the user meant.
 fn say_if_interrupted(setup: &Setup) {
-    if let Ok(Some(last)) = newest(&setup.data_home, &setup.workspace)
+    if let Some(last) = latest(&setup.data_home, &setup.workspace)
         && last.is_interrupted
     {
         say(&format!(
@@ -248,7 +248,8 @@ fn say_resumed(resumed: &Resumed, id: &str) {
     for (open, result) in &resumed.closed {
         let call = shortened(&inert(&format!("{} {}", open.call.name, open.call.arguments)), 100);
         let known = result.content.as_deref().unwrap_or_default();
-        say(&format!("in flight then: {call}\n  {}", inert(known)));
+        let what = if open.has_ended { "result lost" } else { "in flight then" };
+        say(&format!("{what}: {call}\n  {}", inert(known)));
     }
 }
 
