@@ -80,7 +80,7 @@ impl Dispatch<'_> {
         let begun = Instant::now();
         let ended = match self.admit(call) {
             Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments).await,
-            Err(refusal) => refusal,
+            Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended })?;
@@ -94,13 +94,13 @@ impl Dispatch<'_> {
     }
 
     /// Finds the tool, reads the arguments and asks for permission.
-    fn admit(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, String), Ended> {
-        let tool = self.tool(&call.name).ok_or_else(|| self.unknown_tool(&call.name))?;
-        let arguments = object_text(&call.arguments).map_err(|fault| {
-            Ended::unrun(Outcome::Error, format!("The arguments of `{}` cannot be read: {fault}", call.name))
-        })?;
+    fn admit(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, String), Refusal> {
+        let wrong = |reason| Refusal { outcome: Outcome::Error, reason };
+        let tool = self.tool(&call.name).ok_or_else(|| wrong(self.unknown_tool(&call.name)))?;
+        let arguments = object_text(&call.arguments)
+            .map_err(|fault| wrong(format!("`{}` was not run: {fault}", call.name)))?;
         if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
-            return Err(Ended::unrun(Outcome::Denied, reason));
+            return Err(Refusal { outcome: Outcome::Denied, reason });
         }
         Ok((tool, restore_arguments(&arguments).into_owned()))
     }
@@ -130,10 +130,12 @@ impl Dispatch<'_> {
             let intent = ToolIntent { answer, call, pid, started };
             log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
         };
+        let spill = self.log.lock().dir().join("spill");
+        let plan = self.log.read(|state| state.plan.clone());
         CallContext {
             workspace: self.setup.workspace.clone(),
-            readable: vec![self.log.lock().dir().join("spill")],
-            plan: self.log.read(|state| state.plan.clone()),
+            readable: vec![spill],
+            plan,
             seen: Arc::new(seen),
             intent: Arc::new(intent),
             max_result_bytes: self.max_result(),
@@ -192,14 +194,11 @@ impl Dispatch<'_> {
         self.tool(&call.name).map(|tool| tool.kind())
     }
 
-    fn unknown_tool(&self, name: &str) -> Ended {
+    fn unknown_tool(&self, name: &str) -> String {
         let mut names: Vec<String> = self.setup.tools.iter().map(|tool| tool.spec().name).collect();
         names.sort_by_key(|known| distance(&plain(name), known));
         let shown: String = name.chars().take(60).collect();
-        Ended::unrun(
-            Outcome::Error,
-            format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", ")),
-        )
+        format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", "))
     }
 }
 
@@ -209,6 +208,12 @@ pub(crate) fn share_of_window(window: u64, parts: u64) -> usize {
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes = (window as f64 * BYTES_PER_TOKEN / parts as f64) as usize;
     bytes
+}
+
+/// Why a call was not run.
+struct Refusal {
+    outcome: Outcome,
+    reason: String,
 }
 
 /// What a call brought, before it is logged.
@@ -276,7 +281,7 @@ impl NoneMayRun {
             }
             (NoneMayRun::Refused, _) => "Not run: the provider ended the answer as refused.".to_owned(),
             (NoneMayRun::Unreadable, Err(fault)) => {
-                format!("Not run: the arguments of `{}` cannot be read: {fault}", call.name)
+                format!("`{}` was not run: {fault}", call.name)
             }
             (NoneMayRun::Unreadable, Ok(_)) => {
                 "Not run: the arguments of another call in the same answer could not be read. Send this one again."

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay_model::retry::{self, Decision};
+use mainstay_model::retry::{self, Retry};
 use mainstay_model::{Attempt, Delta, Encoded};
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
@@ -107,7 +107,7 @@ impl StepContext<'_> {
     /// Asks until there is a whole answer, as often as the policy allows. Every attempt is an entry.
     async fn ask(&self) -> Result<Asked, AppendError> {
         let mut waited = Duration::ZERO;
-        for attempt_number in 1.. {
+        for failures in 1.. {
             let encoded = {
                 let log = self.log.lock();
                 self.setup.model.encode(&request(log.state()))
@@ -118,9 +118,9 @@ impl StepContext<'_> {
                 Ended::Cancelled => return Ok(Asked::Cancelled),
                 Ended::Failed { class, message } => (*class, message.clone()),
             };
-            let delay = match retry::decide(attempt_number, class, retry_after, waited, jitter()) {
-                Decision::Wait(delay) => delay,
-                Decision::GiveUp | Decision::TooLong(_) => {
+            let delay = match retry::after_failure(failures, class, retry_after, waited, jitter()) {
+                Retry::Wait(delay) => delay,
+                Retry::GiveUp | Retry::TooLong(_) => {
                     return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
                 }
             };

@@ -57,12 +57,14 @@ fn by_part(data_home: &Path, part: &str) -> Result<SessionSummary, CliError> {
     };
     match <[SessionSummary; 1]>::try_from(found) {
         Ok([one]) => Ok(one),
-        Err(none) if none.is_empty() => {
-            Err(CliError::new(USAGE, format!("no session has `{part}` in its id"))
-                .hint(format!("`mainstay sessions` lists those in {}", log::sessions_dir(data_home).display())))
-        }
+        Err(none) if none.is_empty() => Err(CliError::new(
+            USAGE,
+            format!("no session has `{part}` in its id"),
+        )
+        .hint(format!("`mainstay sessions` lists those in {}", log::sessions_dir(data_home).display()))),
         Err(several) => {
-            let error = CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
+            let error =
+                CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
             let lines = several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&s.title, 50)));
             Err(lines.fold(error, CliError::hint).hint("give more of the id"))
         }

@@ -36,8 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the demo. Its exit code is 0 only if everything it claims was so.
 pub(crate) fn demo(data_home: &Path) -> Result<ExitCode, CliError> {
-    let place = Place::make().map_err(|error| CliError::new(1, format!("cannot make the demo's workspace: {error}")))?;
-    out(&format!("A scripted model, real tools, and a workspace with a bug in it: {}", place.workspace.display()));
+    let place = Place::make()
+        .map_err(|error| CliError::new(1, format!("cannot make the demo's workspace: {error}")))?;
+    out(&format!(
+        "A scripted model, real tools, and a workspace with a bug in it: {}",
+        place.workspace.display()
+    ));
     out("");
     let id = first_run(&place).map_err(failed)?;
     let found = session(data_home, &place.workspace, Some(&id))?;
@@ -87,7 +91,8 @@ impl Place {
 
 /// Runs the agent up to the middle of the test command and kills it there. Returns the session's id.
 fn first_run(place: &Place) -> io::Result<String> {
-    let mut child = place.exec(&["Mend the greeting in greet.sh, run test.sh, and write down what changed."])?;
+    let mut child =
+        place.exec(&["Mend the greeting in greet.sh, run test.sh, and write down what changed."])?;
     let mut id = String::new();
     for event in events(&mut child)? {
         let event = event?;
@@ -142,7 +147,9 @@ fn show(event: &Value) {
         "tool.started" if text("name") != "todo_write" => {
             out(&format!("  {:5}  {}", text("name"), shortened(&text("arguments"), 90)));
         }
-        "tool.completed" if event["exit_code"].is_i64() => out(&format!("         exit code {}", event["exit_code"])),
+        "tool.completed" if event["exit_code"].is_i64() => {
+            out(&format!("         exit code {}", event["exit_code"]))
+        }
         "plan" => {
             let items = serde_json::from_value(event["items"].clone()).unwrap_or_default();
             show_plan(&Plan { items });
@@ -153,7 +160,10 @@ fn show(event: &Value) {
 }
 
 fn show_plan(shown: &Plan) {
-    plan::render(shown).lines().filter(|line| !line.is_empty()).for_each(|line| out(&format!("           {line}")));
+    plan::render(shown)
+        .lines()
+        .filter(|line| !line.is_empty())
+        .for_each(|line| out(&format!("           {line}")));
 }
 
 fn show_the_crash(killed: &SessionState) {
@@ -165,7 +175,10 @@ fn show_the_crash(killed: &SessionState) {
         out(&format!("  in flight: {} {}", open.call.name, inert(&open.call.arguments)));
     }
     let alive = survivors(killed);
-    out(&format!("  of its processes {} still running", if alive == 0 { "none is".to_owned() } else { alive.to_string() }));
+    out(&format!(
+        "  of its processes {} still running",
+        if alive == 0 { "none is".to_owned() } else { alive.to_string() }
+    ));
     out("");
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
 use mainstay_agent::session::message::{ErrorClass, FilePath};
-use mainstay_agent::{Agent, Event, Resumed, ResumeError, Setup, TurnFailure, TurnReport};
+use mainstay_agent::{Agent, Event, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,11 @@ const TERMINATED: u8 = 143;
 pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
     begin(surroundings, arguments).inspect_err(|error| {
         if arguments.json {
-            json::write(&Line::Error { message: &error.message, class: class(error.code), retry_after: None });
+            json::write(&Line::Error {
+                message: &error.message,
+                class: class(error.code),
+                retry_after: None,
+            });
         }
     })
 }
@@ -56,11 +60,18 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
 
 fn on_event(arguments: &ExecArguments) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
-    if arguments.json { Arc::new(move |event: &Event| json::show(event, with_deltas)) } else { Arc::new(text::show) }
+    if arguments.json {
+        Arc::new(move |event: &Event| json::show(event, with_deltas))
+    } else {
+        Arc::new(text::show)
+    }
 }
 
 /// The session to go on with, found before anything else, since its directory is where the work is done.
-fn chosen(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Option<SessionSummary>, CliError> {
+fn chosen(
+    surroundings: &Surroundings,
+    arguments: &ExecArguments,
+) -> Result<Option<SessionSummary>, CliError> {
     let part = match arguments.session() {
         SessionChoice::New => return Ok(None),
         SessionChoice::Last => None,
@@ -73,7 +84,11 @@ fn chosen(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Opti
     session(&surroundings.data_home()?, &workspace, part).map(Some)
 }
 
-fn about_the_session(error: CliError, chosen: Option<&SessionSummary>, arguments: &ExecArguments) -> CliError {
+fn about_the_session(
+    error: CliError,
+    chosen: Option<&SessionSummary>,
+    arguments: &ExecArguments,
+) -> CliError {
     match chosen {
         Some(session) if error.code == USAGE && arguments.cwd.is_none() => error.hint(format!(
             "session {} worked there; give `--cwd` the directory that it is in now",
@@ -134,7 +149,9 @@ fn from_stdin() -> Result<String, CliError> {
         say("reading the prompt from the terminal; end it with Ctrl-D");
     }
     let mut bytes = Vec::new();
-    stdin().read_to_end(&mut bytes).map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
+    stdin()
+        .read_to_end(&mut bytes)
+        .map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -208,15 +225,16 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
     match error {
         ResumeError::Open(OpenError::Read(error)) => unreadable(error),
         ResumeError::Open(error @ OpenError::InUse { .. }) => {
-            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end, or begin another session")
+            CliError::new(1, format!("session {id}: {error}"))
+                .hint("wait for it to end, or begin another session")
         }
-        ResumeError::Open(error @ OpenError::Io { .. }) => {
-            CliError::new(1, format!("session {id}: {error}")).hint("nothing was run; check who may write there")
-        }
-        ResumeError::Append(error @ AppendError::ReadOnly { .. }) => {
-            CliError::new(DAMAGED, format!("session {id}: {error}"))
-                .hint("a newer version of mainstay wrote it; go on with that one. `mainstay history` still shows it")
-        }
+        ResumeError::Open(error @ OpenError::Io { .. }) => CliError::new(1, format!("session {id}: {error}"))
+            .hint("nothing was run; check who may write there"),
+        ResumeError::Append(error @ AppendError::ReadOnly { .. }) => CliError::new(
+            DAMAGED,
+            format!("session {id}: {error}"),
+        )
+        .hint("a newer version of mainstay wrote it; go on with that one. `mainstay history` still shows it"),
         ResumeError::Append(error) => CliError::new(1, format!("session {id}: {error}"))
             .hint("nothing was run; free some space or check who may write there"),
     }
@@ -237,7 +255,10 @@ fn say_resumed(resumed: &Resumed, id: &str) {
 fn started(agent: &Agent, resumed: bool) {
     let (id, segment) = agent.read(|state| {
         let header = state.header.as_ref();
-        (header.map(|header| header.session.to_string()).unwrap_or_default(), header.map_or(0, |header| header.segment))
+        (
+            header.map(|header| header.session.to_string()).unwrap_or_default(),
+            header.map_or(0, |header| header.segment),
+        )
     });
     json::write(&Line::SessionStarted {
         schema: json::SCHEMA,
@@ -252,7 +273,8 @@ fn started(agent: &Agent, resumed: bool) {
 
 /// The first Ctrl-C or SIGTERM cancels the turn; the second ends the program at once.
 async fn listen(cancel: CancellationToken, code: Arc<AtomicU8>) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return;
     };
@@ -304,14 +326,20 @@ fn hint(failure: &TurnFailure) -> Option<String> {
             ErrorClass::Credentials => "check the key that `api_key_env` of the provider names".to_owned(),
             ErrorClass::Quota => "the provider says that the account has no credit left".to_owned(),
             ErrorClass::Rate | ErrorClass::Overload => match retry_after {
-                Some(delay) => format!("the provider asks to wait {} s; then go on as below", delay.as_secs()),
+                Some(delay) => {
+                    format!("the provider asks to wait {} s; then go on as below", delay.as_secs())
+                }
                 None => "try again later; go on as below".to_owned(),
             },
-            ErrorClass::Network => "check `base_url` and that the server is running; then go on as below".to_owned(),
+            ErrorClass::Network => {
+                "check `base_url` and that the server is running; then go on as below".to_owned()
+            }
             ErrorClass::CutStream => "nothing of the cut answer was run; go on as below".to_owned(),
-            ErrorClass::Overflow => "the conversation no longer fits the model's window; begin a new session, or take \
+            ErrorClass::Overflow => {
+                "the conversation no longer fits the model's window; begin a new session, or take \
                                      a model with a larger `context_window`"
-                .to_owned(),
+                    .to_owned()
+            }
             ErrorClass::RefusedContent | ErrorClass::BadRequest => return None,
         },
         TurnFailure::Log { .. } => {

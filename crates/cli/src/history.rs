@@ -32,7 +32,9 @@ pub(crate) fn read(session: &SessionSummary) -> Result<SessionState, CliError> {
 /// What is said of a session that cannot be read.
 pub(crate) fn unreadable(error: ReadError) -> CliError {
     match &error {
-        ReadError::NoSession { .. } => CliError::new(USAGE, error.to_string()).hint("`mainstay sessions` lists all"),
+        ReadError::NoSession { .. } => {
+            CliError::new(USAGE, error.to_string()).hint("`mainstay sessions` lists all")
+        }
         ReadError::NoHeader { .. } => CliError::new(DAMAGED, error.to_string())
             .hint("its files are left as they are; the first line of 0001.jsonl should be a `session` entry"),
         ReadError::Io { .. } => CliError::new(1, error.to_string()).hint("check who may read the file"),

@@ -53,7 +53,12 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Demo => demo::demo(&surroundings.data_home()?),
         Command::Sessions(arguments) => {
             let workspace = surroundings.workspace(None)?;
-            sessions::sessions(&surroundings.data_home()?, &workspace, arguments.json, jiff::Timestamp::now())?;
+            sessions::sessions(
+                &surroundings.data_home()?,
+                &workspace,
+                arguments.json,
+                jiff::Timestamp::now(),
+            )?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Plan(arguments) => {

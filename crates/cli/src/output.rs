@@ -19,7 +19,9 @@ pub(crate) fn say(line: &str) {
 pub(crate) fn inert(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+        if c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
             line.extend(c.escape_default());
         } else {
             line.push(c);
@@ -30,7 +32,10 @@ pub(crate) fn inert(text: &str) -> String {
 
 /// A text of several lines whose control characters, line breaks and tabs excepted, are shown as escapes.
 pub(crate) fn inert_lines(text: &str) -> String {
-    text.split('\n').map(|line| line.split('\t').map(inert).collect::<Vec<_>>().join("\t")).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|line| line.split('\t').map(inert).collect::<Vec<_>>().join("\t"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// At most `max` characters of a text, with a mark where more was.

@@ -34,7 +34,12 @@ struct Counts {
 }
 
 /// Lists all sessions, the newest first: a table for people, or one JSON object a line.
-pub(crate) fn sessions(data_home: &Path, cwd: &Path, json: bool, now: jiff::Timestamp) -> Result<(), CliError> {
+pub(crate) fn sessions(
+    data_home: &Path,
+    cwd: &Path,
+    json: bool,
+    now: jiff::Timestamp,
+) -> Result<(), CliError> {
     let found = list(data_home)?;
     if json {
         found.iter().for_each(|session| out(&row(session)));

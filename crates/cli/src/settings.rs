@@ -9,7 +9,7 @@ mod model;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub(crate) use model::ModelConfig;
+pub(crate) use model::{ModelConfig, ServedModel};
 
 use crate::config::builtin::BUILT_IN;
 use crate::config::places::{Surroundings, repository_root};

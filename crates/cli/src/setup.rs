@@ -23,10 +23,13 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
     if !instructions.list.is_empty() {
         say(&format!("instructions: {}", instructions.list.join(", ")));
     }
-    let tools = builtin_tools(&BuiltinOptions { hidden_variables: settings.hidden_variables.clone() });
+    let tools = builtin_tools(&BuiltinOptions {
+        hidden_variables: settings.hidden_variables.clone(),
+        supervisor: None,
+    });
     let again = settings.clone();
     let surroundings = move || SurroundingsNow {
-        date: jiff::Zoned::now().date().to_string(),
+        date: jiff::ZonedDateTime::now().date().to_string(),
         instructions: again.instructions(context_window).files,
     };
     Ok(Setup {

@@ -1,10 +1,26 @@
 //! Streams one answer for one request from one provider.
 //!
 //! A [`Model`] turns a provider-neutral [`Request`](mainstay_session::request::Request) into bytes and the provider's
-//! stream into an [`Attempt`]. It keeps no history, knows no tool's code and never retries: the loop decides that, and
-//! logs every attempt.
+//! stream into an [`Attempt`]. It keeps no history, knows no tool's code and never retries: the loop decides that with
+//! [`retry`], and logs every attempt.
+//!
+//! A wire format is a module with an encoder and a [`decoder::Decoder`] ([`chat`] is one); framing, error
+//! classification, the way to a provider and the hashing of units are shared.
 
 pub mod model;
 pub mod retry;
+pub mod settings;
+pub mod units;
+mod raw;
+mod delay;
+mod failure;
+pub mod decoder;
+mod sse;
+mod http;
+pub mod chat;
+pub mod script;
 
+pub use chat::ChatModel;
 pub use model::{Attempt, Delta, Encoded, Model};
+pub use script::{ScriptError, ScriptModel};
+pub use settings::{ModelSettings, Secret, SettingsError};

@@ -1,91 +1,116 @@
-//! When a failed request is sent again, and after how long.
+//! Whether to send a request again, and when.
+//!
+//! A pure policy: it neither waits nor draws a random number, so that the loop's tests decide both.
 
 use std::time::Duration;
 
 use mainstay_session::message::ErrorClass;
 
-/// The most attempts after the first.
+/// How often a request is sent again at most.
 pub const MAX_RETRIES: u32 = 3;
 
-/// The most time that is spent waiting for one answer.
+/// How long one request may wait for all its retries together.
 pub const MAX_WAITING: Duration = Duration::from_secs(30);
 
-/// The wait before the first retry, where the provider names none; it doubles with each one.
+/// The wait before the first retry, where the provider names none; each further one is four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// What to do after an attempt failed.
+/// What to do after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Wait this long, then send the request again.
+pub enum Retry {
+    /// Send the request again after this time.
     Wait(Duration),
     /// Another attempt makes no sense, or there were enough.
     GiveUp,
-    /// The provider asks to wait longer than anyone should be kept waiting.
+    /// The provider asks for a wait that is longer than what is left: a person should try again after it.
     TooLong(Duration),
 }
 
-/// Decides after attempt `attempt` (from 1) failed.
+/// Decides what follows from the `failures`-th failed attempt in a row (from 1).
 ///
-/// `asked` is the delay that the provider named, `waited` what has been waited for this answer so far, `jitter` a
-/// number in [0, 1) that spreads many clients over time.
-pub fn decide(attempt: u32, class: ErrorClass, asked: Option<Duration>, waited: Duration, jitter: f64) -> Decision {
-    if !class.is_retryable() || attempt > MAX_RETRIES {
-        return Decision::GiveUp;
+/// `waited` is the time spent waiting for this request's retries so far. `jitter`, from 0 to 1, spreads the waits of many
+/// clients: up to a quarter is added, so a provider's own delay is never undercut.
+pub fn after_failure(
+    failures: u32,
+    class: ErrorClass,
+    retry_after: Option<Duration>,
+    waited: Duration,
+    jitter: f64,
+) -> Retry {
+    if !class.is_retryable() || failures > MAX_RETRIES {
+        return Retry::GiveUp;
     }
     let left = MAX_WAITING.saturating_sub(waited);
-    let wanted = match asked {
-        // A little more than what was asked for, never less.
-        Some(asked) => asked + FIRST_WAIT.mul_f64(jitter),
-        None => FIRST_WAIT * 2_u32.saturating_pow(attempt.saturating_sub(1)),
-    };
-    match asked {
-        Some(asked) if asked > left => Decision::TooLong(asked),
-        Some(_) => Decision::Wait(wanted.min(left)),
-        None if left.is_zero() => Decision::GiveUp,
-        None => Decision::Wait(wanted.mul_f64(0.5 + jitter / 2.0).min(left)),
+    let asked = retry_after.unwrap_or_else(|| FIRST_WAIT * 4u32.pow(failures.saturating_sub(1)));
+    if asked > left {
+        return match retry_after {
+            Some(delay) => Retry::TooLong(delay),
+            None => Retry::GiveUp,
+        };
     }
+    let spread = if jitter.is_finite() { jitter.clamp(0.0, 1.0) * 0.25 } else { 0.0 };
+    Retry::Wait(asked.mul_f64(1.0 + spread).min(left))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const S: Duration = Duration::from_secs(1);
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn waits_double_and_end_after_three_retries() {
-        let waits: Vec<Decision> =
-            (1..=4).map(|attempt| decide(attempt, ErrorClass::Overload, None, Duration::ZERO, 1.0)).collect();
-        let wait = |millis| Decision::Wait(Duration::from_millis(millis));
-        assert_eq!(waits, [wait(500), wait(1000), wait(2000), Decision::GiveUp]);
+    fn waits_grow_and_end_after_three_retries() {
+        let decide = |failures| after_failure(failures, ErrorClass::Overload, None, Duration::ZERO, 0.0);
+        assert_eq!(decide(1), Retry::Wait(SECOND / 2));
+        assert_eq!(decide(2), Retry::Wait(SECOND * 2));
+        assert_eq!(decide(3), Retry::Wait(SECOND * 8));
+        assert_eq!(decide(4), Retry::GiveUp);
     }
 
     #[test]
-    fn what_waiting_cannot_mend_is_given_up() {
-        for class in [ErrorClass::Credentials, ErrorClass::Quota, ErrorClass::Overflow, ErrorClass::BadRequest] {
-            assert_eq!(decide(1, class, Some(S), Duration::ZERO, 0.0), Decision::GiveUp, "{class:?}");
+    fn what_a_retry_cannot_mend_is_given_up() {
+        for class in [
+            ErrorClass::Credentials,
+            ErrorClass::Quota,
+            ErrorClass::Overflow,
+            ErrorClass::RefusedContent,
+            ErrorClass::BadRequest,
+        ] {
+            assert_eq!(after_failure(1, class, Some(SECOND), Duration::ZERO, 0.0), Retry::GiveUp);
         }
     }
 
     #[test]
-    fn the_providers_delay_is_kept_unless_it_is_too_long() {
-        assert_eq!(decide(1, ErrorClass::Rate, Some(S * 7), Duration::ZERO, 0.0), Decision::Wait(S * 7));
-        assert_eq!(decide(1, ErrorClass::Rate, Some(S * 31), Duration::ZERO, 0.0), Decision::TooLong(S * 31));
-        assert_eq!(decide(2, ErrorClass::Rate, Some(S * 20), S * 20, 0.0), Decision::TooLong(S * 20));
+    fn the_provider_s_delay_is_kept_but_never_beyond_the_budget() {
+        let decide = |delay: u64, waited: u64, jitter| {
+            after_failure(
+                1,
+                ErrorClass::Rate,
+                Some(SECOND * delay as u32),
+                Duration::from_secs(waited),
+                jitter,
+            )
+        };
+        assert_eq!(decide(11, 0, 0.0), Retry::Wait(SECOND * 11));
+        assert_eq!(decide(8, 0, 1.0), Retry::Wait(SECOND * 10));
+        assert_eq!(decide(30, 0, 1.0), Retry::Wait(SECOND * 30));
+        assert_eq!(decide(31, 0, 0.0), Retry::TooLong(SECOND * 31));
+        assert_eq!(decide(11, 20, 0.0), Retry::TooLong(SECOND * 11));
+        assert_eq!(decide(0, 30, 0.5), Retry::Wait(Duration::ZERO));
     }
 
-    /// Law 8: whatever the provider says, the waiting for one answer has an end.
     #[test]
-    fn no_answer_is_waited_for_longer_than_the_bound() {
-        for asked in [None, Some(S), Some(S * 10), Some(S * 29)] {
+    fn all_waits_of_one_request_stay_within_the_budget() {
+        for jitter in [0.0, 0.3, 1.0, f64::NAN, 7.0] {
             let mut waited = Duration::ZERO;
-            for attempt in 1.. {
-                match decide(attempt, ErrorClass::Rate, asked, waited, 0.99) {
-                    Decision::Wait(wait) => waited += wait,
-                    Decision::GiveUp | Decision::TooLong(_) => break,
-                }
+            let mut failures = 1;
+            while let Retry::Wait(wait) =
+                after_failure(failures, ErrorClass::Rate, Some(SECOND * 9), waited, jitter)
+            {
+                waited += wait;
+                failures += 1;
             }
-            assert!(waited <= MAX_WAITING, "{asked:?}: {waited:?}");
+            assert!(waited <= MAX_WAITING && failures <= MAX_RETRIES + 1);
         }
     }
 }

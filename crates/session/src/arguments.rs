@@ -1,107 +1,113 @@
-//! Tool arguments as models write them: almost always the JSON text of an object, but never taken for granted.
+//! The arguments of a tool call: from the raw string a model wrote to the object a tool reads.
+//!
+//! The raw string is what is kept; these functions only read it. Nothing is ever repaired here except escapes of lone
+//! surrogates, which no provider accepts and no Rust string can hold: a call whose arguments do not parse does not run.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// How much of an unreadable text is quoted back, in characters.
-const QUOTED: usize = 120;
+/// How much of unreadable arguments an error quotes, in characters.
+const SNIPPET: usize = 120;
 
-/// Reads arguments. Nothing, blank text and `null` mean an empty object.
+/// Reads a call's arguments as a JSON object.
 ///
-/// # Errors
-///
-/// Says what came instead of an object, quoting its beginning.
+/// Absent arguments (nothing, white space or `null`) are the empty object. Anything else that is not exactly one JSON
+/// object is an error whose text quotes the beginning of what came, for the model to read.
 pub fn parse_arguments(raw: &str) -> Result<Value, String> {
-    let text = replace_lone_surrogates(raw);
-    let text = text.trim();
-    if text.is_empty() {
+    if is_absent(raw) {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    match serde_json::from_str(text) {
-        Ok(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(other) => Err(format!("expected a JSON object, got {}: {}", kind(&other), quoted(text))),
-        Err(error) => {
-            Err(format!("expected a JSON object, got text that is not JSON ({error}): {}", quoted(text)))
+    match serde_json::from_str(&clean_surrogates(raw)) {
+        Ok(Value::Object(object)) => Ok(Value::Object(object)),
+        Ok(other) => {
+            Err(format!("the arguments are {}, not a JSON object: {}", kind_of(&other), snippet(raw)))
         }
+        Err(error) => Err(format!("the arguments are not valid JSON ({error}): {}", snippet(raw))),
     }
 }
 
-/// The JSON text of the object that a tool is given: the text itself, with nothing in it that a parser refuses.
+/// The arguments as the JSON text of an object, for a tool to read: what came, save for lone surrogates.
 ///
 /// # Errors
 ///
 /// As [`parse_arguments`].
 pub fn object_text(raw: &str) -> Result<Cow<'_, str>, String> {
-    let value = parse_arguments(raw)?;
-    let is_empty = value.as_object().is_none_or(serde_json::Map::is_empty);
-    Ok(if is_empty { Cow::Borrowed("{}") } else { replace_lone_surrogates(raw) })
+    parse_arguments(raw)?;
+    Ok(if is_absent(raw) { Cow::Borrowed("{}") } else { clean_surrogates(raw) })
 }
 
-/// The text itself if it is the JSON text of an object, byte for byte; else an empty object.
+/// The arguments as JSON text that is certainly an object, for sending a call back to a provider.
 ///
-/// What is sent back to a provider goes through here, since some refuse anything that is not an object.
+/// Text that is an object stays byte for byte what it is, save for lone surrogates; anything else becomes `{}`.
 pub fn object_or_empty(raw: &str) -> Cow<'_, str> {
-    let text = replace_lone_surrogates(raw);
-    match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(&text) {
-        Ok(_) => text,
-        Err(_not_an_object) => Cow::Borrowed("{}"),
-    }
+    let clean = clean_surrogates(raw);
+    let is_object = clean.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(&clean).is_ok();
+    if is_object { clean } else { Cow::Borrowed("{}") }
 }
 
-/// Replaces every escape of half a surrogate pair in JSON text by that of U+FFFD; pairs stay.
+/// Replaces escapes of lone surrogates in JSON text by the escape of U+FFFD; proper pairs stay.
 ///
-/// Such escapes come from providers that cut text between two UTF-16 units, and no JSON parser for UTF-8 takes them.
-pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
-    // Nearly all text has no surrogate escape at all, in either case of its letters.
-    let bytes = json.as_bytes();
-    let may_have = bytes.windows(3).any(|w| w[0] == b'\\' && w[1] == b'u' && (w[2] | 0x20) == b'd');
-    if !may_have {
+/// Copies nothing where there is nothing to replace. The text keeps its length, so that positions stay true.
+pub fn clean_surrogates(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
     }
-    let mut clean = String::with_capacity(json.len());
+    let bytes = json.as_bytes();
+    let mut clean: Option<String> = None;
     let mut copied = 0;
     let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] != b'\\' {
-            at += 1;
-            continue;
-        }
-        let Some(unit) = unit_at(bytes, at) else {
-            // Some other escape, whose second byte must not be taken for the start of one.
-            at += 2;
-            continue;
-        };
-        let has_other_half = unit_at(bytes, at + 6).is_some_and(|next| (0xdc00..0xe000).contains(&next));
-        match unit {
-            0xd800..0xdc00 if has_other_half => at += 12,
-            0xd800..0xe000 => {
-                clean.push_str(&json[copied..at]);
-                clean.push_str("\\ufffd");
+    while let Some(offset) = bytes.get(at..).and_then(|rest| rest.iter().position(|&b| b == b'\\')) {
+        at += offset;
+        match surrogate_at(bytes, at) {
+            Some(Surrogate::High) if surrogate_at(bytes, at + 6) == Some(Surrogate::Low) => at += 12,
+            Some(Surrogate::High | Surrogate::Low) => {
+                let text = clean.get_or_insert_with(|| String::with_capacity(json.len()));
+                text.push_str(&json[copied..at]);
+                text.push_str("\\ufffd");
                 at += 6;
                 copied = at;
             }
-            _ => at += 6,
+            None => at += 2,
         }
     }
-    if copied == 0 {
-        return Cow::Borrowed(json);
+    match clean {
+        Some(mut text) => {
+            text.push_str(&json[copied..]);
+            Cow::Owned(text)
+        }
+        None => Cow::Borrowed(json),
     }
-    clean.push_str(&json[copied..]);
-    Cow::Owned(clean)
 }
 
-/// The UTF-16 unit that the six bytes at `at` escape.
-fn unit_at(bytes: &[u8], at: usize) -> Option<u32> {
+#[derive(PartialEq, Eq)]
+enum Surrogate {
+    High,
+    Low,
+}
+
+/// Which half of a surrogate pair is escaped at this place, if any.
+fn surrogate_at(bytes: &[u8], at: usize) -> Option<Surrogate> {
     let escape = bytes.get(at..at + 6)?;
-    let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
-    u32::from_str_radix(digits, 16).ok()
+    let is_surrogate = escape.starts_with(b"\\u")
+        && escape[2].eq_ignore_ascii_case(&b'd')
+        && escape[4..].iter().all(u8::is_ascii_hexdigit);
+    if !is_surrogate {
+        return None;
+    }
+    match escape[3] {
+        b'8' | b'9' | b'a' | b'b' | b'A' | b'B' => Some(Surrogate::High),
+        b'c'..=b'f' | b'C'..=b'F' => Some(Surrogate::Low),
+        _ => None,
+    }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn is_absent(raw: &str) -> bool {
+    matches!(raw.trim(), "" | "null")
+}
+
+fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -112,47 +118,87 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(QUOTED).collect();
-    let dots = if text.chars().count() > QUOTED { "…" } else { "" };
-    format!("{short:?}{dots}")
+fn snippet(raw: &str) -> String {
+    match raw.char_indices().nth(SNIPPET) {
+        Some((end, _)) => format!("`{}…`", &raw[..end]),
+        None => format!("`{raw}`"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
     use super::*;
 
-    /// D17
+    /// W06, H14: what means "no arguments" is the empty object.
     #[test]
-    fn half_a_surrogate_pair_becomes_a_replacement_and_a_pair_stays() {
-        for (json, clean) in [
-            (r#"{"q":"\ud99c"}"#, r#"{"q":"\ufffd"}"#),
-            (r#"{"q":"\ud83d\ude00"}"#, r#"{"q":"\ud83d\ude00"}"#),
-            (r#"{"q":"\uDC00x\uD800\uD83D\uDE00"}"#, r#"{"q":"\ufffdx\ufffd\uD83D\uDE00"}"#),
-            (r#"{"q":"\\ud99c"}"#, r#"{"q":"\\ud99c"}"#),
-            (r#"{"q":"\ud99"#, r#"{"q":"\ud99"#),
-            (r#"é\u00e9\ud800"#, r#"é\u00e9\ufffd"#),
+    fn absent_arguments_are_the_empty_object() {
+        for raw in ["", " \n\t", "null", " null ", "{}", " { } "] {
+            assert_eq!(parse_arguments(raw), Ok(json!({})), "{raw:?}");
+        }
+    }
+
+    /// W06, H02, H14: everything else that is no object is refused with a snippet of it.
+    #[test]
+    fn what_is_no_object_is_refused_and_quoted() {
+        for raw in [
+            "[]",
+            "[{}]",
+            "\"{}\"",
+            "7",
+            "true",
+            "{\"path\":\"a\"",
+            "{path:'a'}",
+            "{\"a\":1}{\"b\":2}",
+            "nul",
         ] {
-            assert_eq!(replace_lone_surrogates(json), clean, "{json}");
-        }
-    }
-
-    /// H14, W06
-    #[test]
-    fn nothing_means_an_empty_object_and_anything_else_must_be_one() {
-        for raw in ["", " \n", "null", "{}"] {
-            assert_eq!(parse_arguments(raw), Ok(serde_json::json!({})), "{raw:?}");
+            let error = parse_arguments(raw).unwrap_err();
+            assert!(error.contains(raw), "{error}");
             assert_eq!(object_or_empty(raw), "{}", "{raw:?}");
         }
-        for raw in ["[]", "\"text\"", "1", "{\"path\":\"a\"", "{path:'a'}", "{\"a\":1}{\"b\":2}"] {
-            assert!(parse_arguments(raw).is_err(), "{raw:?}");
-            assert_eq!(object_or_empty(raw), "{}", "{raw:?}");
-        }
+        let long = format!("{{\"content\":\"{}", "ä".repeat(5_000));
+        assert!(parse_arguments(&long).unwrap_err().len() < 500);
     }
 
+    /// D07: what goes back to a provider is the raw text where it is an object, else `{}`.
     #[test]
-    fn an_object_is_sent_back_as_it_came() {
-        let raw = r#"{ "n": 123456789012345678901234567890, "x": 1.10, "n": 2 }"#;
-        assert_eq!(object_or_empty(raw), raw);
+    fn an_object_goes_back_byte_for_byte() {
+        for raw in ["{\"b\": 1.10,\n \"a\":1,\"a\":2}", " {\"n\":123456789012345678901234567890}", "{}"] {
+            assert_eq!(object_or_empty(raw), raw);
+        }
+        assert_eq!(object_or_empty(""), "{}");
+        assert_eq!(object_or_empty("null"), "{}");
+    }
+
+    /// D17: a lone surrogate becomes U+FFFD, a pair stays, and an escaped backslash before `ud99c` is no escape.
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_stay() {
+        for (raw, clean) in [
+            (r#"{"q":"\ud99c"}"#, r#"{"q":"\ufffd"}"#),
+            (r#"{"q":"\uDC00x\uD800"}"#, r#"{"q":"\ufffdx\ufffd"}"#),
+            (r#"{"q":"\ud83d\ude00"}"#, r#"{"q":"\ud83d\ude00"}"#),
+            (r#"{"q":"\ud83d\ud83d\ude00"}"#, r#"{"q":"\ufffd\ud83d\ude00"}"#),
+            (r#"{"q":"\\ud99c"}"#, r#"{"q":"\\ud99c"}"#),
+            (r#"{"q":"\ud7ff\ue000"}"#, r#"{"q":"\ud7ff\ue000"}"#),
+        ] {
+            assert_eq!(clean_surrogates(raw), clean);
+            assert_eq!(object_or_empty(raw), clean);
+            assert!(parse_arguments(raw).is_ok(), "{raw}");
+        }
+        assert!(matches!(clean_surrogates(r#"{"q":"\\ud99c"}"#), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_never_panics_and_keeps_the_length(text in "(\\\\|u|d|D|8|9|c|\"|\\{|ä){0,40}") {
+            prop_assert_eq!(clean_surrogates(&text).len(), text.len());
+        }
+
+        #[test]
+        fn what_goes_back_is_always_an_object(text in "\\PC{0,40}") {
+            prop_assert!(parse_arguments(&object_or_empty(&text)).is_ok());
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::replace_lone_surrogates;
+use crate::arguments::clean_surrogates;
 use crate::entry::{Body, Entry, Lane, Unknown};
 
 /// The highest version of any kind that this build reads. A kind without `v` has version 1.
@@ -79,7 +79,7 @@ pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
         return Err(LineFault::WrongChecksum { found: found.to_owned(), expected });
     }
     let text = std::str::from_utf8(line).map_err(|error| LineFault::NotAnEntry(error.to_string()))?;
-    parse(&replace_lone_surrogates(text)).map_err(|error| LineFault::NotAnEntry(error.to_string()))
+    parse(&clean_surrogates(text)).map_err(|error| LineFault::NotAnEntry(error.to_string()))
 }
 
 #[derive(Deserialize)]

@@ -3,9 +3,7 @@
 //! Strict about meaning, tolerant about shape: names that other agents use are accepted where they cannot mean anything
 //! else, numbers and booleans may come as strings where only one reading exists, and what was read differently from
 //! how it came is told in the result. Everything that is wrong is said at once: which field, what came, what was
-//! expected. Text arguments meet the true bytes: the `\` that the projection put into a look-alike tag is taken out.
-
-use std::borrow::Cow;
+//! expected.
 
 use serde_json::{Map, Value};
 
@@ -36,9 +34,7 @@ impl Arguments {
                 ToolError::from(format!("the arguments are not valid JSON ({error}); send one JSON object"))
             })?
         };
-        let mut value = unwrapped(value);
-        restore_in(&mut value);
-        Self::of(value)
+        Self::of(unwrapped(value))
     }
 
     /// Takes an object that came as part of a call that was parsed already.
@@ -154,27 +150,6 @@ impl Arguments {
     }
 }
 
-/// Takes one `\` out of whatever looks like a reminder tag that the projection has made harmless.
-///
-/// The projection puts one `\` after the `<` of every such tag in what the model reads, so a model that quotes it
-/// quotes one `\` too many.
-pub fn restore_tags(text: &str) -> Cow<'_, str> {
-    let mut restored = String::new();
-    let mut copied = 0;
-    for (start, _) in text.match_indices("<\\") {
-        let after = text[start + 1..].trim_start_matches('\\');
-        if after.strip_prefix('/').unwrap_or(after).starts_with("system-reminder") {
-            restored.push_str(&text[copied..=start]);
-            copied = start + 2;
-        }
-    }
-    if copied == 0 {
-        return Cow::Borrowed(text);
-    }
-    restored.push_str(&text[copied..]);
-    Cow::Owned(restored)
-}
-
 /// Some gateways encode the object twice.
 fn unwrapped(value: Value) -> Value {
     match value {
@@ -183,19 +158,6 @@ fn unwrapped(value: Value) -> Value {
             _ => Value::String(text),
         },
         other => other,
-    }
-}
-
-fn restore_in(value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Cow::Owned(restored) = restore_tags(text) {
-                *text = restored;
-            }
-        }
-        Value::Array(values) => values.iter_mut().for_each(restore_in),
-        Value::Object(fields) => fields.values_mut().for_each(restore_in),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -285,20 +247,5 @@ mod tests {
         let mut arguments = Arguments::parse(r#"{"file_path":"a"}"#).unwrap();
         arguments.text("path", &["file_path"]);
         assert_eq!(arguments.finish("{path}").unwrap().unwrap(), "(Read `file_path` as `path`.)");
-    }
-
-    /// B11: exactly one `\` goes, and only from a tag.
-    #[test]
-    fn look_alike_tags_lose_one_backslash() {
-        for (came, true_text) in [
-            ("<\\system-reminder>", "<system-reminder>"),
-            ("</system-reminder>", "</system-reminder>"),
-            ("<\\/system-reminder>", "</system-reminder>"),
-            ("<\\\\system-reminder", "<\\system-reminder"),
-            ("<\\b> <\\\\ x", "<\\b> <\\\\ x"),
-            ("é<\\system-reminder>é<\\/system-reminder>é", "é<system-reminder>é</system-reminder>é"),
-        ] {
-            assert_eq!(restore_tags(came), true_text);
-        }
     }
 }

@@ -14,17 +14,54 @@ mod place;
 
 mod files;
 
+mod sys;
+mod supervisor;
+
+mod bash;
 mod edit;
 mod read;
+mod todo_write;
 mod write;
 
+use std::sync::Arc;
+
+pub use bash::Bash;
 pub use edit::Edit;
 pub use files::FileMemory;
 pub use read::Read;
+pub use supervisor::{Supervisor, supervise_if_asked};
+pub use sys::{harden_process, is_running};
+pub use todo_write::TodoWrite;
 pub use tool::{CallContext, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;
+
+/// What the built-in tools are made with.
+#[derive(Clone, Debug, Default)]
+pub struct BuiltinOptions {
+    /// Variables that no command may see, by name; those that end in `_API_KEY` are hidden in any case.
+    pub hidden_variables: Vec<String>,
+    /// The program that supervises commands, if it is not this one; see [`Supervisor::of_program`].
+    pub supervisor: Option<std::path::PathBuf>,
+}
+
+/// All built-in tools of one session, in the order in which the model is told of them.
+pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
+    let memory = Arc::new(FileMemory::default());
+    let hidden = options.hidden_variables.clone();
+    let supervisor = match &options.supervisor {
+        Some(program) => Supervisor::of_program(program.clone(), hidden),
+        None => Supervisor::new(hidden),
+    };
+    vec![
+        Arc::new(Read),
+        Arc::new(Write::new(memory.clone())),
+        Arc::new(Edit::new(memory)),
+        Arc::new(Bash::new(Arc::new(supervisor))),
+        Arc::new(TodoWrite),
+    ]
+}
 
 /// A tool's spec from its files.
 fn spec(name: &str, description: &str, schema: &str) -> ToolSpec {

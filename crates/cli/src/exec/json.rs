@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use mainstay_agent::session::entry::Answer;
-use mainstay_agent::session::message::{Content, Ended, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage};
+use mainstay_agent::session::message::{
+    Content, Ended, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage,
+};
 use mainstay_agent::session::plan::{PlanInView, PlanItem};
 use mainstay_agent::{Event, PlanChange, TurnReport};
 use serde::Serialize;
@@ -78,6 +80,12 @@ pub(crate) struct Call<'a> {
     arguments: &'a str,
 }
 
+impl<'a> Call<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        Call { id: &call.id, name: &call.name, arguments: &call.arguments }
+    }
+}
+
 #[derive(Serialize)]
 pub(crate) struct Failure<'a> {
     class: &'a str,
@@ -133,15 +141,11 @@ fn answer_line(step: u64, answer: &Answer) -> Line<'_> {
         Ended::Cancelled => ("cancelled", None),
         Ended::Failed { class, message } => ("error", Some(Failure { class: class.as_str(), message })),
     };
-    let call = |call| {
-        let ToolCall { id, name, arguments, .. } = call;
-        Call { id, name, arguments }
-    };
     Line::Answer {
         step,
         text: answer.text(),
         reasoning: reasoning.collect(),
-        tool_calls: answer.calls().map(call).collect(),
+        tool_calls: answer.calls().map(Call::of).collect(),
         stop_reason,
         usage: answer.usage,
         error,
@@ -176,7 +180,10 @@ fn plan_line<'a>(view: &'a PlanInView, changes: &'a [PlanChange]) -> Line<'a> {
         completed: view.plan.completed(),
         total: view.plan.items.len(),
         carried: view.carried,
-        changes: changes.iter().map(|change| Change { id: &change.id, change: change.kind.as_str() }).collect(),
+        changes: changes
+            .iter()
+            .map(|change| Change { id: &change.id, change: change.kind.as_str() })
+            .collect(),
     }
 }
 

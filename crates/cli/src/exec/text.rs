@@ -31,19 +31,26 @@ pub(crate) fn show(event: &Event) {
 
 fn progress(event: &Event) {
     match event {
-        Event::Answer { answer, .. } if answer.ended == Ended::Complete && answer.calls().next().is_some() => {
+        Event::Answer { answer, .. }
+            if answer.ended == Ended::Complete && answer.calls().next().is_some() =>
+        {
             let text = answer.text();
             if !text.trim().is_empty() {
                 say(&inert_lines(text.trim()));
             }
         }
-        Event::ToolStarted { call, .. } if !plan::is_plan_tool(&call.name) => say(&format!("• {}", call_line(call))),
+        Event::ToolStarted { call, .. } if !plan::is_plan_tool(&call.name) => {
+            say(&format!("• {}", call_line(call)))
+        }
         Event::ToolCompleted { result, .. } if result.outcome != Outcome::Ok => {
             let first = result.summary.lines().next().unwrap_or_default();
             say(&format!("  {}", shortened(&inert(first), WIDTH)));
         }
         Event::Plan { view, .. } => {
-            plan::render(&view.plan).lines().filter(|line| !line.is_empty()).for_each(|line| say(&format!("  {line}")));
+            plan::render(&view.plan)
+                .lines()
+                .filter(|line| !line.is_empty())
+                .for_each(|line| say(&format!("  {line}")));
         }
         Event::Notice(notice) => {
             let what = match notice.about {

@@ -1,0 +1,250 @@
+//! Writes a request for a Chat Completions server.
+//!
+//! The body ends with the tools and then the messages, and each piece of it is written once and never again differently:
+//! without its closing brackets, the body of a request opens the body of the next one. See `docs/request-layout.md`.
+//!
+//! A system message stands only at the start; every later text of the runtime is told in the user's role. Many servers
+//! reject a system message elsewhere, and folding it into the first one would change bytes that were sent.
+
+mod ids;
+
+use std::borrow::Cow;
+
+use mainstay_session::message::ToolSpec;
+use mainstay_session::request::{Block, Message, Request};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use self::ids::CallIds;
+use crate::model::Encoded;
+use crate::raw::{self, Fields};
+use crate::settings::ModelSettings;
+use crate::units::Units;
+
+/// Writes the request for the model that is called `model` in the log.
+pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+    let mut writer = Writer {
+        model,
+        alternate_roles: settings.alternate_roles,
+        body: head(settings),
+        units: Units::new(request.previous),
+        ids: CallIds::new(settings.short_call_ids),
+        open_user: false,
+        any_message: false,
+    };
+    writer.tools(request.tools);
+    writer.body.push_str("\"messages\":[");
+    if !request.system.trim().is_empty() {
+        writer.message(&format!("{{\"role\":\"system\",\"content\":{}}}", quoted(request.system)));
+    }
+    for message in &request.messages {
+        match message {
+            Message::User { text } => writer.user(text),
+            Message::Answer { model, blocks } => writer.answer(model, blocks),
+            Message::Result { call, text, .. } => writer.result(*call, text),
+        }
+    }
+    writer.finish()
+}
+
+/// The body up to the tools: what does not depend on the conversation.
+fn head(settings: &ModelSettings) -> String {
+    let limit = if settings.completion_limit { "max_completion_tokens" } else { "max_tokens" };
+    let mut fields = vec![
+        ("stream_options".to_owned(), Some(json!({"include_usage": true}))),
+        (limit.to_owned(), settings.max_output.map(Value::from)),
+        ("temperature".to_owned(), settings.temperature.map(Value::from)),
+        ("reasoning_effort".to_owned(), settings.effort.clone().map(Value::from)),
+    ];
+    for (name, value) in &settings.extra_body {
+        if matches!(name.as_str(), "model" | "messages" | "tools" | "stream") {
+            continue;
+        }
+        fields.retain(|(known, _)| known != name);
+        fields.push((name.clone(), Some(value.clone()).filter(|value| !value.is_null())));
+    }
+    let mut head = format!("{{\"model\":{},\"stream\":true,", quoted(&settings.name));
+    for (name, value) in fields {
+        if let Some(value) = value {
+            head.push_str(&format!("{}:{value},", quoted(&name)));
+        }
+    }
+    head
+}
+
+struct Writer<'a> {
+    model: &'a str,
+    alternate_roles: bool,
+    body: String,
+    units: Units<'a>,
+    ids: CallIds,
+    /// Whether the last message is a list of user texts that another one may join.
+    open_user: bool,
+    any_message: bool,
+}
+
+impl Writer<'_> {
+    fn tools(&mut self, tools: &[ToolSpec]) {
+        if tools.is_empty() {
+            return;
+        }
+        self.body.push_str("\"tools\":[");
+        for (place, tool) in tools.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            self.unit(&format!(
+                "{comma}{{\"type\":\"function\",\"function\":{{\"name\":{},\"description\":{},\"parameters\":{}}}}}",
+                quoted(&tool.name),
+                quoted(&tool.description),
+                schema(&tool.schema),
+            ));
+        }
+        self.body.push_str("],");
+    }
+
+    fn user(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        let part = format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text));
+        if self.open_user {
+            self.unit(&format!(",{part}"));
+        } else if self.alternate_roles {
+            // Always a list, since a string could not grow without being written anew.
+            self.message(&format!("{{\"role\":\"user\",\"content\":[{part}"));
+            self.open_user = true;
+        } else {
+            self.message(&format!("{{\"role\":\"user\",\"content\":{}}}", quoted(text)));
+        }
+    }
+
+    fn answer(&mut self, model: &str, blocks: &[Block<'_>]) {
+        let mut text = String::new();
+        let mut calls = Vec::new();
+        let mut returned = Returned::default();
+        let is_same_model = model == self.model;
+        self.ids.begin_answer();
+        for block in blocks {
+            match block {
+                Block::Text(piece) => text.push_str(piece),
+                Block::Reasoning { opaque, .. } if is_same_model => returned.add(*opaque),
+                Block::Call { id, name, arguments, opaque } => {
+                    let id = self.ids.assign(id);
+                    calls.push(call(&id, name, arguments, opaque.filter(|_| is_same_model)));
+                }
+                // Reasoning of another model, and blocks of another wire format.
+                Block::Reasoning { .. } | Block::Opaque(_) => {}
+            }
+        }
+        let has_text = !text.trim().is_empty();
+        if !has_text && calls.is_empty() {
+            return;
+        }
+        let content = if has_text { quoted(&text) } else { "null".to_owned() };
+        self.message(&format!("{{\"role\":\"assistant\",\"content\":{content}"));
+        for field in returned.fields() {
+            self.unit(&field);
+        }
+        for (place, call) in calls.iter().enumerate() {
+            let before = if place == 0 { ",\"tool_calls\":[" } else { "," };
+            self.unit(&format!("{before}{call}"));
+        }
+        self.body.push_str(if calls.is_empty() { "}" } else { "]}" });
+    }
+
+    fn result(&mut self, call: u32, text: &str) {
+        let Some(id) = self.ids.of_call(call).map(quoted) else { return };
+        self.message(&format!("{{\"role\":\"tool\",\"tool_call_id\":{id},\"content\":{}}}", quoted(text)));
+    }
+
+    /// Begins a message.
+    fn message(&mut self, start: &str) {
+        if std::mem::take(&mut self.open_user) {
+            self.body.push_str("]}");
+        }
+        let start = if self.any_message { Cow::Owned(format!(",{start}")) } else { Cow::Borrowed(start) };
+        self.any_message = true;
+        self.unit(&start);
+    }
+
+    fn unit(&mut self, json: &str) {
+        self.units.push(json.as_bytes());
+        self.body.push_str(json);
+    }
+
+    fn finish(mut self) -> Encoded {
+        self.body.push_str(if self.open_user { "]}]}" } else { "]}" });
+        Encoded { mark: self.units.finish(self.body.len()), body: self.body.into_bytes() }
+    }
+}
+
+/// What goes back to the model that wrote it, as it came: fields of the message.
+#[derive(Default)]
+struct Returned(Vec<(String, String)>);
+
+impl Returned {
+    /// Adds the fields of a block. A field that came in several blocks becomes one: strings and lists are joined.
+    fn add(&mut self, opaque: Option<&str>) {
+        let Some(fields) = opaque.and_then(Fields::of) else { return };
+        for (name, value) in fields.iter() {
+            if !matches!(name, "reasoning_content" | "reasoning_details") {
+                continue;
+            }
+            match self.0.iter_mut().find(|(known, _)| known == name) {
+                Some((_, before)) => *before = joined(before, value).unwrap_or_else(|| value.to_owned()),
+                None => self.0.push((name.to_owned(), value.to_owned())),
+            }
+        }
+    }
+
+    /// The fields, each with the comma that parts it from what stands before.
+    fn fields(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(name, value)| format!(",\"{name}\":{value}"))
+    }
+}
+
+fn joined(before: &str, after: &str) -> Option<String> {
+    if let (Some(before), Some(after)) = (before.strip_suffix('"'), after.strip_prefix('"')) {
+        return Some(format!("{before}{after}"));
+    }
+    let list: Vec<&str> = raw::items(before).into_iter().chain(raw::items(after)).collect();
+    (!list.is_empty()).then(|| format!("[{}]", list.join(",")))
+}
+
+fn call(id: &str, name: &str, arguments: &str, opaque: Option<&str>) -> String {
+    let extra = opaque.and_then(Fields::of).and_then(|fields| fields.get("extra_content"));
+    let extra = extra.map(|extra| format!(",\"extra_content\":{extra}")).unwrap_or_default();
+    format!(
+        "{{\"id\":{},\"type\":\"function\",\"function\":{{\"name\":{},\"arguments\":{}}}{extra}}}",
+        quoted(id),
+        quoted(&sendable_name(name)),
+        quoted(arguments),
+    )
+}
+
+/// A tool's name as strict servers take it back: the model may have written anything.
+fn sendable_name(name: &str) -> Cow<'_, str> {
+    let is_sendable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() {
+        return Cow::Borrowed("unnamed");
+    }
+    if name.len() <= 64 && name.chars().all(is_sendable) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.chars().take(64).map(|c| if is_sendable(c) { c } else { '_' }).collect())
+}
+
+/// A schema as it is, or the schema of any object where it is no JSON object.
+fn schema(text: &str) -> &str {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(schema) if schema.get().starts_with('{') => schema.get(),
+        _ => "{\"type\":\"object\",\"properties\":{}}",
+    }
+}
+
+/// A text as a JSON string.
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The seam between the way to a provider and a wire format: bytes come in, an attempt comes out.
+//!
+//! [`Feed`] cuts a response body into events, wherever its pieces begin and end, and hands each to the format's
+//! [`Decoder`]. A decoder keeps its own buffer, so nothing of one attempt ever reaches another.
+
+use crate::failure::Failure;
+use crate::model::{Attempt, Delta};
+use crate::sse::Framing;
+
+/// Where pieces of the answer are shown as they arrive.
+pub type OnDelta<'a> = dyn FnMut(Delta<'_>) + Send + 'a;
+
+/// Decodes the answer of one wire format.
+///
+/// Nothing that a server sends makes it panic; what it does not know it passes over.
+pub trait Decoder: Send {
+    /// Takes one event of a stream: its name, which may be empty, and its data.
+    fn event(&mut self, name: &str, data: &str, on_delta: &mut OnDelta<'_>) -> Progress;
+
+    /// Takes a whole body that is one JSON document although a stream was asked for.
+    fn document(&mut self, json: &str, on_delta: &mut OnDelta<'_>);
+
+    /// Ends the attempt with what has come.
+    fn close(self, close: Close) -> Attempt;
+}
+
+/// What an event brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing of the answer: a ping, an empty piece.
+    Nothing,
+    /// A piece of the answer.
+    Content,
+    /// The answer is whole; only counts may follow.
+    Finished,
+    /// The provider said that nothing follows.
+    Done,
+}
+
+/// How the stream came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The server ended it in order.
+    End,
+    /// It failed.
+    Failed(Failure),
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// The most bytes of a body that are read, comments included. Answers take some hundred bytes for each token.
+const MAX_BODY: usize = 256 * 1024 * 1024;
+
+/// A response body on its way to a decoder.
+pub struct Feed<D> {
+    decoder: D,
+    framing: Framing,
+    document: Option<Vec<u8>>,
+    begun: bool,
+    size: usize,
+    progress: Progress,
+}
+
+impl<D: Decoder> Feed<D> {
+    /// Begins a body.
+    pub fn new(decoder: D) -> Self {
+        Feed {
+            decoder,
+            framing: Framing::default(),
+            document: None,
+            begun: false,
+            size: 0,
+            progress: Progress::Nothing,
+        }
+    }
+
+    /// Takes the next bytes and says what they brought.
+    pub fn push(&mut self, mut bytes: &[u8], on_delta: &mut OnDelta<'_>) -> Progress {
+        let was_within = self.size <= MAX_BODY;
+        self.size = self.size.saturating_add(bytes.len());
+        if self.size > MAX_BODY {
+            // The first time this ends the waiting; what still comes then does not prolong it.
+            self.progress = Progress::Done;
+            return if was_within { Progress::Done } else { Progress::Nothing };
+        }
+        if !self.begun {
+            bytes = bytes.trim_ascii_start();
+            let Some(first) = bytes.first() else { return Progress::Nothing };
+            self.begun = true;
+            if matches!(first, b'{' | b'[') {
+                self.document = Some(Vec::new());
+            }
+        }
+        if let Some(document) = &mut self.document {
+            document.extend_from_slice(bytes);
+            return Progress::Content;
+        }
+        let mut brought = Progress::Nothing;
+        let Feed { decoder, framing, .. } = self;
+        framing.push(bytes, &mut |name, data| brought = later(brought, decoder.event(name, data, on_delta)));
+        self.progress = later(self.progress, brought);
+        brought
+    }
+
+    /// How far the answer is.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Ends the attempt with what has come.
+    pub fn close(mut self, close: Close, on_delta: &mut OnDelta<'_>) -> Attempt {
+        if self.size > MAX_BODY && close == Close::End {
+            let failure = Failure::cut(format!("the server sent more than {MAX_BODY} bytes for one answer"));
+            return self.decoder.close(Close::Failed(failure));
+        }
+        if close == Close::End {
+            match self.document.take() {
+                Some(document) => self.decoder.document(&String::from_utf8_lossy(&document), on_delta),
+                None => {
+                    let decoder = &mut self.decoder;
+                    self.framing.finish(&mut |name, data| {
+                        decoder.event(name, data, on_delta);
+                    });
+                }
+            }
+        }
+        self.decoder.close(close)
+    }
+}
+
+fn later(one: Progress, other: Progress) -> Progress {
+    let rank = |progress| match progress {
+        Progress::Nothing => 0,
+        Progress::Content => 1,
+        Progress::Finished => 2,
+        Progress::Done => 3,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}

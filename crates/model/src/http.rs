@@ -1,0 +1,365 @@
+//! The way to a provider over HTTP: one request, one answer, however long it streams.
+//!
+//! Nothing is retried here and nothing is logged. The connection is kept for the next request where the answer ended in
+//! order, and closed where the attempt was dropped, cancelled or stalled. Redirects are not followed, so that a key never
+//! goes to another address than the configured one. Proxies are those of the environment, but never for this machine.
+
+use std::error::Error;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_session::message::ErrorClass;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::decoder::{Close, Decoder, Feed, OnDelta, Progress};
+use crate::delay::DelayHeaders;
+use crate::failure::{self, Failure};
+use crate::model::Attempt;
+use crate::settings::{ModelSettings, Secret, SettingsError};
+
+const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long counts may follow once the answer is whole, and the end of the stream once nothing more is announced.
+const GRACE_AFTER_FINISH: Duration = Duration::from_secs(10);
+const GRACE_AFTER_DONE: Duration = Duration::from_secs(1);
+
+/// How much of an error's body is read, and for how long.
+const ERROR_BODY_LIMIT: usize = 64 * 1024;
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An address that answers requests of one wire format.
+pub(crate) struct Endpoint {
+    provider: String,
+    url: Url,
+    shown_url: String,
+    headers: HeaderMap,
+    secrets: Vec<Secret>,
+    is_loopback: bool,
+    first_token_timeout: Option<Duration>,
+    idle_timeout: Option<Duration>,
+    /// Made for the first request: certificates take longer to load than all the rest of the start.
+    client: OnceLock<Client>,
+}
+
+impl Endpoint {
+    /// Prepares the way to `path` below the settings' address.
+    pub(crate) fn new(settings: &ModelSettings, path: &str) -> Result<Self, SettingsError> {
+        let url = endpoint_url(settings, path)?;
+        let is_loopback = is_loopback(&url);
+        let first = if is_loopback { Duration::ZERO } else { FIRST_TOKEN_TIMEOUT };
+        Ok(Endpoint {
+            provider: settings.provider.clone(),
+            shown_url: shown(&url),
+            headers: headers(settings)?,
+            secrets: settings
+                .key
+                .iter()
+                .chain(settings.headers.iter().map(|(_, value)| value))
+                .cloned()
+                .collect(),
+            is_loopback,
+            first_token_timeout: limit(settings.first_token_timeout.unwrap_or(first)),
+            idle_timeout: limit(settings.idle_timeout.unwrap_or(IDLE_TIMEOUT)),
+            client: OnceLock::new(),
+            url,
+        })
+    }
+
+    /// Sends a body and collects the answer. Never fails: see [`crate::model::Model::stream`].
+    pub(crate) async fn ask<D: Decoder>(
+        &self,
+        body: &[u8],
+        decoder: D,
+        on_delta: &mut OnDelta<'_>,
+        cancel: &CancellationToken,
+    ) -> Attempt {
+        let mut feed = Feed::new(decoder);
+        let close = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Close::Cancelled,
+            close = self.exchange(body, &mut feed, on_delta) => close,
+        };
+        feed.close(self.without_secrets(close), on_delta)
+    }
+
+    async fn exchange<D: Decoder>(
+        &self,
+        body: &[u8],
+        feed: &mut Feed<D>,
+        on_delta: &mut OnDelta<'_>,
+    ) -> Close {
+        let mut deadline = self.first_token_timeout.map(|limit| Instant::now() + limit);
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(failure) => return Close::Failed(failure),
+        };
+        let sending = client.post(self.url.clone()).headers(self.headers.clone()).body(body.to_vec()).send();
+        let mut response = match within(deadline, sending).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => return Close::Failed(self.unreachable(error)),
+            None => return Close::Failed(self.never_began()),
+        };
+        if !response.status().is_success() {
+            return Close::Failed(self.refusal(response).await);
+        }
+        if header(response.headers(), "content-type").is_some_and(|kind| kind.starts_with("text/html")) {
+            return Close::Failed(self.page());
+        }
+        loop {
+            let chunk = match within(deadline, response.chunk()).await {
+                Some(Ok(Some(chunk))) => chunk,
+                Some(Ok(None)) => return Close::End,
+                Some(Err(error)) => return Close::Failed(self.broken(&error)),
+                None => return self.after_silence(feed.progress()),
+            };
+            deadline = self.next_deadline(deadline, feed.push(&chunk, on_delta));
+        }
+    }
+
+    /// Pings do not move the deadline; the end of the answer draws it near.
+    fn next_deadline(&self, deadline: Option<Instant>, brought: Progress) -> Option<Instant> {
+        let now = Instant::now();
+        match brought {
+            Progress::Nothing => deadline,
+            Progress::Content => self.idle_timeout.map(|limit| now + limit),
+            Progress::Finished => Some(now + GRACE_AFTER_FINISH),
+            Progress::Done => Some(now + GRACE_AFTER_DONE),
+        }
+    }
+
+    fn after_silence(&self, progress: Progress) -> Close {
+        match progress {
+            Progress::Nothing => Close::Failed(self.never_began()),
+            Progress::Content => Close::Failed(self.stalled("idle_timeout", self.idle_timeout)),
+            Progress::Finished | Progress::Done => Close::End,
+        }
+    }
+
+    fn client(&self) -> Result<&Client, Failure> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = client(&self.url, self.is_loopback).map_err(|error| {
+            let message = format!("no HTTP client for {}: {}", self.shown_url, causes(&error));
+            Failure::new(ErrorClass::Network, message)
+        })?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// What a response says that is no answer.
+    async fn refusal(&self, mut response: Response) -> Failure {
+        let status = response.status().as_u16();
+        let headers = delay_headers(response.headers());
+        let location = header(response.headers(), "location");
+        let mut body = Vec::new();
+        let until = Some(Instant::now() + ERROR_BODY_TIMEOUT);
+        while let Some(Ok(Some(chunk))) = within(until, response.chunk()).await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ERROR_BODY_LIMIT {
+                break;
+            }
+        }
+        let body = String::from_utf8_lossy(&body);
+        let mut failure = failure::of_response(status, &headers, &body, Timestamp::now());
+        failure.message = format!("{} answered {}", self.shown_url, failure.message);
+        failure.message.push_str(&self.hint(status, failure.class, location.as_deref()));
+        failure
+    }
+
+    fn page(&self) -> Failure {
+        let message = format!(
+            "{} answered with a web page; check that base_url of provider `{}` includes the version, such as /v1",
+            self.shown_url, self.provider
+        );
+        Failure::new(ErrorClass::BadRequest, message)
+    }
+
+    /// What to check, where the status tells.
+    fn hint(&self, status: u16, class: ErrorClass, location: Option<&str>) -> String {
+        let provider = &self.provider;
+        match (status, class) {
+            (_, ErrorClass::Credentials) if self.headers.contains_key(AUTHORIZATION) => {
+                format!("; check the key of provider `{provider}`")
+            }
+            (_, ErrorClass::Credentials) => format!("; provider `{provider}` has no key configured"),
+            (300..400, _) => {
+                let to = location.map(|location| format!(" to {location}")).unwrap_or_default();
+                format!(
+                    "; redirects{to} are not followed: set base_url of provider `{provider}` to the final address"
+                )
+            }
+            (404 | 405, _) => format!(
+                "; check the model's name, and that base_url of provider `{provider}` includes the version, such as /v1"
+            ),
+            _ => String::new(),
+        }
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> Failure {
+        let what = if error.is_connect() { "cannot reach" } else { "lost the connection to" };
+        let check = match self.is_loopback {
+            true => "check that the server is running and that the port in base_url is right",
+            false => "check base_url, the network and the proxy settings",
+        };
+        let message = format!("{what} {}: {}; {check}", self.shown_url, causes(&error.without_url()));
+        Failure::new(ErrorClass::Network, message)
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> Failure {
+        Failure::cut(format!("the connection to {} broke off: {}", self.shown_url, causes(error)))
+    }
+
+    fn never_began(&self) -> Failure {
+        self.stalled("first_token_timeout", self.first_token_timeout)
+    }
+
+    fn stalled(&self, setting: &str, limit: Option<Duration>) -> Failure {
+        let seconds = limit.unwrap_or_default().as_secs_f64();
+        let provider = &self.provider;
+        Failure::cut(format!(
+            "{} sent nothing of an answer for {seconds} s ({setting} of provider `{provider}`)",
+            self.shown_url
+        ))
+    }
+
+    /// Providers quote keys in their errors.
+    fn without_secrets(&self, close: Close) -> Close {
+        match close {
+            Close::Failed(mut failure) => {
+                for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= 6) {
+                    failure.message = failure.message.replace(secret, "***");
+                }
+                Close::Failed(failure)
+            }
+            Close::End | Close::Cancelled => close,
+        }
+    }
+}
+
+/// Waits for something, but not beyond the deadline.
+async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+fn limit(limit: Duration) -> Option<Duration> {
+    (!limit.is_zero()).then_some(limit)
+}
+
+/// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
+/// the whole rest of the start.
+fn client(url: &Url, is_loopback: bool) -> Result<Client, reqwest::Error> {
+    let mut builder = Client::builder()
+        .user_agent(concat!("mainstay/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true);
+    if is_loopback {
+        builder = builder.no_proxy();
+    }
+    if url.scheme() == "https" {
+        // Another part of the program may have installed one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    } else if let Some(tls) = tls_without_certificates() {
+        builder = builder.tls_backend_preconfigured(tls);
+    }
+    builder.build()
+}
+
+fn tls_without_certificates() -> Option<rustls::ClientConfig> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
+    Some(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}
+
+fn endpoint_url(settings: &ModelSettings, path: &str) -> Result<Url, SettingsError> {
+    let refused = |url: &str, why: String| SettingsError::Address {
+        provider: settings.provider.clone(),
+        url: url.to_owned(),
+        why,
+    };
+    let mut url = Url::parse(&settings.base_url).map_err(|error| {
+        let shown = if settings.base_url.contains('@') { "…" } else { &settings.base_url };
+        refused(shown, error.to_string())
+    })?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(refused(&shown(&url), format!("its scheme is `{}`", url.scheme())));
+    }
+    url.set_path(&format!("{}/{path}", url.path().trim_end_matches('/')));
+    Ok(url)
+}
+
+/// The address without what may be secret in it.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn headers(settings: &ModelSettings) -> Result<HeaderMap, SettingsError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(key) = &settings.key {
+        let value = secret_value(&format!("Bearer {}", key.reveal()))
+            .ok_or_else(|| SettingsError::Key { provider: settings.provider.clone() })?;
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in &settings.headers {
+        let refused = || SettingsError::Header { provider: settings.provider.clone(), name: name.clone() };
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+        headers.insert(header, secret_value(value.reveal()).ok_or_else(refused)?);
+    }
+    Ok(headers)
+}
+
+fn secret_value(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn delay_headers(headers: &HeaderMap) -> DelayHeaders {
+    DelayHeaders {
+        retry_after: header(headers, "retry-after"),
+        retry_after_ms: header(headers, "retry-after-ms"),
+        reset: header(headers, "x-ratelimit-reset"),
+        date: header(headers, "date"),
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// The error's causes in one line. The outermost text only says that sending failed, so it stands alone or not at all.
+fn causes(error: &dyn Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+        next = cause.source();
+    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+}

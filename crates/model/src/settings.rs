@@ -1,0 +1,148 @@
+//! What a model needs to know to be asked: the address, the key, the name, the limits.
+//!
+//! The values come from whoever read the configuration; nothing here reads files or the environment.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// A value that must not be shown: a key. Its `Debug` text is a mask, and it has no `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a key.
+    pub fn new(value: impl Into<String>) -> Self {
+        Secret(value.into())
+    }
+
+    /// The key itself, to be sent and nothing else.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// The settings of one model at one provider.
+#[derive(Clone, Debug)]
+pub struct ModelSettings {
+    /// The provider's name in the configuration.
+    pub provider: String,
+    /// The model's name as the provider knows it.
+    pub name: String,
+    /// The address with the version, such as `http://127.0.0.1:8080/v1`; the wire format's path is added.
+    pub base_url: String,
+    /// The key, where the provider wants one.
+    pub key: Option<Secret>,
+    /// Further headers of each request. Their values count as secrets.
+    pub headers: Vec<(String, Secret)>,
+    /// The size of the context window in tokens.
+    pub context_window: u64,
+    /// The longest answer in tokens; the provider's default where absent.
+    pub max_output: Option<u64>,
+    /// How hard a reasoning model shall think, in the provider's words (`low`, `medium`, `high`).
+    pub effort: Option<String>,
+    /// The sampling temperature.
+    pub temperature: Option<f64>,
+    /// Whether user texts in a row become one message of several parts, since the server demands that roles alternate.
+    pub alternate_roles: bool,
+    /// Whether call ids are sent as nine letters and digits, which Mistral demands.
+    pub short_call_ids: bool,
+    /// Whether the output limit is sent as `max_completion_tokens`, which OpenAI demands, and not as `max_tokens`.
+    pub completion_limit: bool,
+    /// Further fields of each request's body. They replace fields of the same name, and `null` leaves one out; `model`,
+    /// `messages`, `tools` and `stream` cannot be replaced.
+    pub extra_body: Map<String, Value>,
+    /// How long the first content may take. By default 600 s, and no limit for a server on this machine; zero is no limit.
+    pub first_token_timeout: Option<Duration>,
+    /// How long a begun answer may pause. By default 120 s; zero is no limit. Pings and comments are no content.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl ModelSettings {
+    /// Settings with defaults for everything that need not be said. Roles alternate and the two spellings that only
+    /// OpenAI and Mistral demand follow from those providers' names.
+    pub fn new(
+        provider: impl Into<String>,
+        name: impl Into<String>,
+        base_url: impl Into<String>,
+        context_window: u64,
+    ) -> Self {
+        let provider = provider.into();
+        ModelSettings {
+            name: name.into(),
+            base_url: base_url.into(),
+            key: None,
+            headers: Vec::new(),
+            context_window,
+            max_output: None,
+            effort: None,
+            temperature: None,
+            alternate_roles: true,
+            short_call_ids: provider == "mistral",
+            completion_limit: provider == "openai",
+            extra_body: Map::new(),
+            first_token_timeout: None,
+            idle_timeout: None,
+            provider,
+        }
+    }
+}
+
+/// The settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The address is none.
+    #[error("base_url `{url}` of provider `{provider}` is not an http or https address: {why}")]
+    Address {
+        /// Whose address it is.
+        provider: String,
+        /// The address, without user name and password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A header cannot be sent.
+    #[error("header `{name}` of provider `{provider}` has a name or value that cannot be sent over HTTP")]
+    Header {
+        /// Whose header it is.
+        provider: String,
+        /// Its name.
+        name: String,
+    },
+    /// The key cannot be sent.
+    #[error(
+        "the key of provider `{provider}` holds characters that cannot be sent over HTTP, such as a line break"
+    )]
+    Key {
+        /// Whose key it is.
+        provider: String,
+    },
+    /// No HTTP client could be made.
+    #[error("no HTTP client for provider `{provider}`: {why}")]
+    Client {
+        /// The provider.
+        provider: String,
+        /// What went wrong.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_never_shows_in_debug_output() {
+        let mut settings = ModelSettings::new("local", "m", "http://127.0.0.1:1/v1", 8_000);
+        settings.key = Some(Secret::new("hush".repeat(3)));
+        settings.headers.push(("x-org".to_owned(), Secret::new("hush".repeat(2))));
+        assert!(!format!("{settings:?}").contains("hush"));
+    }
+}

@@ -1,0 +1,67 @@
+//! What a request consists of, and how much of it was sent before.
+//!
+//! A unit is a piece of the body whose bytes are fixed once sent: a tool, the system text, a content block. Closing
+//! brackets belong to no unit, since the next request may have something before them.
+
+use mainstay_session::message::{RequestMark, to_hex};
+use sha2::{Digest, Sha256};
+
+/// Hashes units as they are written.
+pub struct Units<'a> {
+    hash: Sha256,
+    count: u32,
+    previous: Option<&'a RequestMark>,
+    shared: u32,
+}
+
+impl<'a> Units<'a> {
+    /// Begins a request that follows the `previous` one.
+    pub fn new(previous: Option<&'a RequestMark>) -> Self {
+        Units { hash: Sha256::new(), count: 0, previous, shared: 0 }
+    }
+
+    /// Adds the next unit.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.count += 1;
+        if let Some(previous) = self.previous.filter(|previous| previous.units == self.count)
+            && to_hex(&self.hash.clone().finalize()) == previous.hash
+        {
+            self.shared = self.count;
+        }
+    }
+
+    /// Ends the request, whose body has `bytes` bytes.
+    ///
+    /// `shared` is the number of units of the previous request if this one opens with all of them. Otherwise it is 0:
+    /// one hash cannot tell how many of them are the same.
+    pub fn finish(self, bytes: usize) -> RequestMark {
+        RequestMark {
+            units: self.count,
+            hash: to_hex(&self.hash.finalize()),
+            shared: self.shared,
+            bytes: bytes as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(units: &[&str], previous: Option<&RequestMark>) -> RequestMark {
+        let mut hashed = Units::new(previous);
+        units.iter().for_each(|unit| hashed.push(unit.as_bytes()));
+        hashed.finish(0)
+    }
+
+    #[test]
+    fn a_request_that_grows_shares_all_units_of_the_one_before() {
+        let first = mark(&["tool", "system", "hello"], None);
+        assert_eq!((first.units, first.shared), (3, 0));
+        assert_eq!(mark(&["tool", "system", "hello", "more"], Some(&first)).shared, 3);
+        assert_eq!(mark(&["tool", "system", "hello"], Some(&first)).shared, 3);
+        assert_eq!(mark(&["tool", "SYSTEM", "hello", "more"], Some(&first)).shared, 0);
+        assert_eq!(mark(&["tool", "system"], Some(&first)).shared, 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! What the agent and its supervisor say to each other: frames of a length and a JSON value.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use mainstay_session::message::FilePath;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest frame. A command is part of one.
+const LONGEST: usize = 64 << 20;
+
+/// What the agent says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Start this command, but hold it before its first instruction. What it prints to comes along as a descriptor.
+    Run { command: String, cwd: FilePath },
+    /// Let it go.
+    Go,
+    /// End it, or do not let it begin.
+    Kill,
+}
+
+/// What the supervisor says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub(super) enum Report {
+    /// The command's process exists and waits.
+    Started { pid: u32, started: u64 },
+    /// It has ended, and so has what it left running.
+    Ended { exit: Exit, left: u32 },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Exit {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// A value as a frame.
+pub(super) fn write_frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, value)?;
+    let length = u32::try_from(frame.len() - 4).map_err(|_| io::Error::other("the command is too long"))?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
+
+/// The value of a frame, whose length is off already.
+pub(super) fn read_frame<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
+    Ok(serde_json::from_slice(frame)?)
+}
+
+/// Takes the first frame out of what has been received, once it is whole.
+pub(super) fn take_frame<T: DeserializeOwned>(received: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(length) = received.first_chunk::<4>() else { return Ok(None) };
+    let end = 4 + frame_length(u32::from_le_bytes(*length))?;
+    if received.len() < end {
+        return Ok(None);
+    }
+    let value = read_frame(&received[4..end])?;
+    received.drain(..end);
+    Ok(Some(value))
+}
+
+/// The length of a frame that is to be read.
+pub(super) fn frame_length(length: u32) -> io::Result<usize> {
+    match usize::try_from(length) {
+        Ok(length) if length <= LONGEST => Ok(length),
+        Ok(_) | Err(_) => Err(io::Error::other("a frame is too long")),
+    }
+}
+
+/// Sends bytes with a descriptor; says how many bytes went.
+pub(super) fn send_descriptor(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+}
+
+/// Reads bytes, and a descriptor if one came with them.
+pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptor = None;
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+            descriptor = descriptors.last();
+        }
+    }
+    Ok((message.bytes, descriptor))
+}
