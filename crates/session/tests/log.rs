@@ -709,6 +709,24 @@ fn what_is_wrong_with_a_line_is_said() {
     assert!(matches!(line::decode(&wrong), Err(LineFault::WrongChecksum { .. })));
 }
 
+/// L07: the examples of the format's page are lines that this build reads, of every kind.
+#[test]
+fn the_documented_examples_are_entries() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/session-log.md");
+    let page = fs::read_to_string(page).unwrap();
+    let examples = page.lines().filter_map(|line| line.strip_prefix("    {\"seq\""));
+    let kinds: std::collections::BTreeSet<String> = examples
+        .filter(|line| !line.contains("\"crc\""))
+        .map(|line| {
+            let line = sealed(&format!("{{\"seq\"{}", line.strip_suffix('}').unwrap()));
+            let entry = line::decode(line.strip_suffix(b"\n").unwrap()).unwrap();
+            assert!(!matches!(entry.body, Body::Unknown(_)), "{}", entry.body.kind());
+            entry.body.kind().to_owned()
+        })
+        .collect();
+    assert_eq!(kinds.len(), 13, "{kinds:?}");
+}
+
 /// The format: a change of any byte here is a new version of the format (see `docs/session-log.md`).
 #[test]
 fn the_format_is_what_it_was() {
