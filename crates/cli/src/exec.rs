@@ -50,21 +50,28 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let directory = arguments.cwd.as_deref().or(home.as_ref().map(FilePath::as_path));
     let settings = Settings::resolve(surroundings, directory, arguments.overrides())
         .map_err(|error| about_the_session(error, chosen.as_ref(), arguments))?;
-    let setup = Setup { on_event: on_event(arguments), ..setup(&settings, arguments.require_plan)? };
+    let signal = Arc::new(AtomicU8::new(0));
+    let on_event = on_event(arguments, signal.clone());
+    let setup = Setup { on_event, ..setup(&settings, arguments.require_plan)? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup))
+    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal))
 }
 
-fn on_event(arguments: &ExecArguments) -> Arc<dyn Fn(&Event) + Send + Sync> {
+/// `signal` holds the exit code of the signal that cancelled the turn, 0 if none did.
+fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
     if arguments.json {
-        Arc::new(move |event: &Event| json::show(event, with_deltas))
+        Arc::new(move |event: &Event| json::show(event, with_deltas, code_of(&signal)))
     } else {
         Arc::new(text::show)
     }
+}
+
+fn code_of(signal: &AtomicU8) -> Option<u8> {
+    Some(signal.load(Ordering::Relaxed)).filter(|code| *code != 0)
 }
 
 /// The session to go on with, found before anything else, since its directory is where the work is done.
@@ -160,6 +167,7 @@ async fn run(
     chosen: Option<&SessionSummary>,
     prompt: &str,
     setup: Setup,
+    signal: Arc<AtomicU8>,
 ) -> Result<ExitCode, CliError> {
     let mut agent = match chosen {
         Some(session) => resume(session, setup)?,
@@ -169,16 +177,14 @@ async fn run(
         started(&agent, chosen.is_some());
     }
     let cancel = CancellationToken::new();
-    let code = Arc::new(AtomicU8::new(0));
-    let listener = tokio::spawn(listen(cancel.clone(), code.clone()));
+    let listener = tokio::spawn(listen(cancel.clone(), signal.clone()));
     let report = agent.run(prompt, &cancel).await;
     listener.abort();
-    let signal = Some(code.load(Ordering::Relaxed)).filter(|code| *code != 0);
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         out(&report.text);
     }
     say_end(&agent, &report);
-    Ok(ExitCode::from(exit_code(&report, signal)))
+    Ok(ExitCode::from(exit_code(&report, code_of(&signal))))
 }
 
 fn create(setup: Setup) -> Result<Agent, CliError> {
