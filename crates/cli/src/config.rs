@@ -143,23 +143,6 @@ impl Api {
     }
 }
 
-/// Whether calls that a model writes as text are taken as calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TextCalls {
-    /// For local servers only.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
-}
-
-impl TextCalls {
-    /// All of them by name.
-    pub(crate) const WORDS: [(&'static str, TextCalls); 3] =
-        [("auto", TextCalls::Auto), ("on", TextCalls::On), ("off", TextCalls::Off)];
-}
-
 fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], of: T) -> &'static str {
     words.iter().find(|(_, value)| *value == of).map_or("", |(word, _)| word)
 }
@@ -259,12 +242,8 @@ pub(crate) struct ModelLayer {
     pub(crate) effort: Option<String>,
     /// `temperature`.
     pub(crate) temperature: Option<f64>,
-    /// `images`.
-    pub(crate) images: Option<bool>,
     /// `alternate_roles`.
     pub(crate) alternate_roles: Option<bool>,
-    /// `text_calls`.
-    pub(crate) text_calls: Option<TextCalls>,
     /// `extra_body`.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
 }

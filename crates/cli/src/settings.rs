@@ -38,8 +38,6 @@ pub(crate) struct Settings {
     pub(crate) plan: PlanSettings,
     /// The tools on offer, in order; `todo_write` is among them exactly if [`PlanSettings::tool`] is on.
     pub(crate) tools: Vec<&'static str>,
-    /// What a sandbox would let commands write beside the workspace.
-    pub(crate) writable: Vec<PathBuf>,
     /// Variables that hold keys of providers, which no command may see; sorted.
     pub(crate) hidden_variables: Vec<String>,
 }
@@ -85,7 +83,6 @@ impl Settings {
             plan,
             tools: TOOLS.into_iter().filter(|tool| is_offered(tool, &values, plan)).collect(),
             hidden_variables: hidden_variables(&values),
-            writable: values.writable.map(|writable| writable.value).unwrap_or_default(),
         })
     }
 

@@ -12,7 +12,7 @@ use mainstay_session::message::ToolSpec;
 
 use crate::arguments::Arguments;
 use crate::supervisor::{Cut, Exit, Finished, Run, Supervisor};
-use crate::text::{HeadTail, count};
+use crate::text::HeadTail;
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 
 const SHAPE: &str = r#"{"command": "cargo test", "timeout_ms": milliseconds}"#;
@@ -115,11 +115,11 @@ fn told(asked: &Asked, finished: Finished, output: HeadTail, max: usize) -> Resu
         notes.push("some bytes of the output are not UTF-8 and are shown as U+FFFD".to_owned());
     }
     if finished.left > 0 {
-        let left = count(u64::from(finished.left), "process");
-        notes.push(format!(
-            "{} that the command left running ended with it",
-            left.replace("processs", "processes")
-        ));
+        let left = match finished.left {
+            1 => "1 process".to_owned(),
+            several => format!("{several} processes"),
+        };
+        notes.push(format!("{left} that the command left running ended with it"));
     }
     let mut parts: Vec<String> =
         Some(text.trim_end().to_owned()).filter(|text| !text.is_empty()).into_iter().collect();

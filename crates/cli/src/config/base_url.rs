@@ -34,11 +34,6 @@ impl BaseUrl {
         Ok(BaseUrl { text: text.to_owned(), loopback: is_loopback(host) })
     }
 
-    /// The address.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// Whether it leads to this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         self.loopback
@@ -94,7 +89,7 @@ mod tests {
         ];
         for (text, expected, loopback) in table {
             let url = BaseUrl::parse(text).unwrap();
-            assert_eq!((url.as_str(), url.is_loopback()), (expected, loopback), "{text}");
+            assert_eq!((url.to_string(), url.is_loopback()), (expected.to_owned(), loopback), "{text}");
         }
     }
 

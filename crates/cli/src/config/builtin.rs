@@ -19,8 +19,6 @@ pub(crate) struct BuiltIn {
     /// Whether user messages in a row must be merged into one. Off only where the provider's documentation allows
     /// any order.
     pub(crate) alternate_roles: bool,
-    /// Whether its models take images unless said otherwise.
-    pub(crate) images: bool,
     /// The context window of a model of which nothing is known, in tokens: what all current models of the provider
     /// have at least.
     pub(crate) context_window: u64,
@@ -52,7 +50,6 @@ const HOSTED: BuiltIn = BuiltIn {
     base_url: "",
     api_key_env: None,
     alternate_roles: true,
-    images: false,
     context_window: HOSTED_WINDOW,
     example: "NAME",
 };
@@ -67,7 +64,6 @@ pub(crate) const BUILT_IN: [BuiltIn; 11] = [
         base_url: "https://api.anthropic.com/v1",
         api_key_env: Some("ANTHROPIC_API_KEY"),
         alternate_roles: false,
-        images: true,
         ..HOSTED
     },
     BuiltIn {
@@ -75,7 +71,6 @@ pub(crate) const BUILT_IN: [BuiltIn; 11] = [
         base_url: "https://api.openai.com/v1",
         api_key_env: Some("OPENAI_API_KEY"),
         alternate_roles: false,
-        images: true,
         example: "gpt-5.1",
         ..HOSTED
     },
@@ -85,7 +80,6 @@ pub(crate) const BUILT_IN: [BuiltIn; 11] = [
         base_url: "https://generativelanguage.googleapis.com/v1beta",
         api_key_env: Some("GEMINI_API_KEY"),
         alternate_roles: false,
-        images: true,
         ..HOSTED
     },
     BuiltIn {

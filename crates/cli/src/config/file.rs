@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::base_url::BaseUrl;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
-use super::{Api, Approve, Durability, Layer, ModelLayer, ProviderLayer, Secret, TextCalls};
+use super::{Api, Approve, Durability, Layer, ModelLayer, ProviderLayer, Secret};
 use crate::error::CliError;
 
 /// Reads the user's own file.
@@ -101,18 +101,20 @@ fn read_provider(table: &mut Table<'_>) -> Result<ProviderLayer, CliError> {
 
 fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
     let tokens = 1..=1_000_000_000;
-    Ok(ModelLayer {
+    let layer = ModelLayer {
         context_window: table.place("context_window", |value| value.whole(tokens.clone()))?,
         max_output: table.get("max_output", |value| value.whole(tokens.clone()))?,
         effort: table.get("effort", |value| Ok(value.text()?.to_owned()))?,
         temperature: table.get("temperature", |value| value.number(0.0..=2.0))?,
-        images: table.get("images", Value::boolean)?,
         alternate_roles: table.get("alternate_roles", Value::boolean)?,
-        text_calls: table.get("text_calls", |value| value.choice(&TextCalls::WORDS))?,
         extra_body: table.section("extra_body", |body| {
             body.take_all().iter().map(|value| Ok((value.key().to_owned(), value.json()?))).collect()
         })?,
-    })
+    };
+    // Documented for files that newer versions share: checked, and without effect in this one.
+    table.get("images", Value::boolean)?;
+    table.get("text_calls", |value| value.choice(&[("auto", ()), ("on", ()), ("off", ())]))?;
+    Ok(layer)
 }
 
 fn seconds(value: &Value<'_>) -> Result<u64, CliError> {

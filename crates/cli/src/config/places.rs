@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn the_configuration_directory_follows_the_variables_in_order() {
-        let table: &[(&[(&str, &str)], Option<&str>)] = &[
+        type Case = (&'static [(&'static str, &'static str)], Option<&'static str>);
+        let table: &[Case] = &[
             (&[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")], Some("/c/mainstay")),
             (&[("XDG_CONFIG_HOME", "c"), ("HOME", "/h")], Some("/h/.config/mainstay")),
             (&[("HOME", "/h")], Some("/h/.config/mainstay")),

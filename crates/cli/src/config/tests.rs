@@ -74,7 +74,7 @@ fn every_key_is_read() {
 
     let local = &layer.providers["local"];
     assert_eq!(local.api, Some(Api::OpenaiChat));
-    assert_eq!(local.base_url.as_ref().unwrap().as_str(), "http://127.0.0.1:8080/v1");
+    assert_eq!(local.base_url.as_ref().unwrap().to_string(), "http://127.0.0.1:8080/v1");
     assert_eq!(local.api_key_env.as_deref(), Some("LOCAL_KEY"));
     assert_eq!(local.headers["x-team"].expose(), "core");
     assert_eq!((local.first_token_timeout, local.idle_timeout), (Some(30), Some(0)));
@@ -82,8 +82,8 @@ fn every_key_is_read() {
     let model = &local.models["org/qwen"];
     assert_eq!(value(&model.context_window), 32_768);
     assert_eq!((model.max_output, model.effort.as_deref()), (Some(4096), Some("high")));
-    assert_eq!((model.temperature, model.images), (Some(1.0), Some(true)));
-    assert_eq!((model.alternate_roles, model.text_calls), (Some(false), Some(TextCalls::On)));
+    assert_eq!(model.temperature, Some(1.0));
+    assert_eq!(model.alternate_roles, Some(false));
     assert_eq!(
         serde_json::to_value(&model.extra_body).unwrap(),
         serde_json::json!({"top_p": 0.5, "stop": ["a"], "nested": {"at": "2026-01-02"}})
@@ -306,7 +306,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     context = 1
     => error: config.toml:2:1: unknown key `context` in [providers.local.models."org/m"]
       did you mean `context_window`?
-      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body
+      known here: context_window, max_output, effort, temperature, alternate_roles, extra_body, images, text_calls
 
     [providers.local.models."org/m"]
     temperature = 2.5

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::base_url::BaseUrl;
-use crate::config::builtin::{BUILT_IN, BuiltIn, HOSTED_WINDOW, UNKNOWN_WINDOW};
+use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
 use crate::config::document::{Placed, nearest};
 use crate::config::places::{Environment, Surroundings};
-use crate::config::{Api, Config, ModelLayer, ModelName, ProviderLayer, Secret, TextCalls, defaults};
+use crate::config::{Api, Config, ModelLayer, ModelName, ProviderLayer, Secret, defaults};
 use crate::error::{self, CliError};
 
 /// Which model answers.
@@ -21,16 +21,6 @@ pub(crate) enum ModelConfig {
     },
     /// A model that a provider serves.
     Served(Box<ServedModel>),
-}
-
-impl ModelConfig {
-    /// The context window in tokens. A script has that of a hosted model.
-    pub(crate) fn context_window(&self) -> u64 {
-        match self {
-            ModelConfig::Script { .. } => HOSTED_WINDOW,
-            ModelConfig::Served(served) => served.context_window,
-        }
-    }
 }
 
 /// A model that a provider serves.
@@ -60,12 +50,8 @@ pub(crate) struct ServedModel {
     pub(crate) effort: Option<String>,
     /// The sampling temperature; none leaves it to the provider.
     pub(crate) temperature: Option<f64>,
-    /// Whether it takes images.
-    pub(crate) images: bool,
     /// Whether user messages in a row are merged into one.
     pub(crate) alternate_roles: bool,
-    /// Whether calls that it writes as text are taken as calls.
-    pub(crate) text_calls: bool,
     /// Members to add to the body of a request.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
 }
@@ -127,7 +113,6 @@ impl<'a> Provider<'a> {
         }
         let mut said = self.own.models.get(model).cloned().unwrap_or_default();
         let loopback = self.base_url.is_loopback();
-        let local = loopback || self.built_in.is_some_and(BuiltIn::is_local);
         let silence = if loopback { None } else { Some(defaults::FIRST_TOKEN_TIMEOUT) };
         Ok(ServedModel {
             provider: self.name.to_owned(),
@@ -140,15 +125,9 @@ impl<'a> Provider<'a> {
             max_output: said.max_output,
             effort: said.effort.take(),
             temperature: said.temperature,
-            images: said.images.unwrap_or(self.built_in.is_some_and(|known| known.images)),
             alternate_roles: said
                 .alternate_roles
                 .unwrap_or(self.built_in.is_none_or(|known| known.alternate_roles)),
-            text_calls: match said.text_calls.unwrap_or(TextCalls::Auto) {
-                TextCalls::Auto => local,
-                TextCalls::On => true,
-                TextCalls::Off => false,
-            },
             extra_body: said.extra_body,
             base_url: self.base_url,
             headers: self.own.headers,
