@@ -50,7 +50,8 @@ pub(crate) fn never_begun(open: &OpenCall) -> ToolResult {
 
 fn cut_short(open: &OpenCall, kind: Option<ToolKind>, what: &str) -> ToolResult {
     if open.has_ended {
-        let known = "The call had ended; how, and what it brought, is not known. It was not run again.".to_owned();
+        let known =
+            "The call had ended; how, and what it brought, is not known. It was not run again.".to_owned();
         return interrupted(open, "Lost: the record of this call's result is damaged.".to_owned(), known);
     }
     let known = match (&open.intent, kind) {
