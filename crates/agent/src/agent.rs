@@ -142,12 +142,6 @@ impl Agent {
         &self.setup
     }
 
-    /// Makes the next write or sync of the log fail as a broken disk would.
-    #[cfg(feature = "faults")]
-    pub fn inject(&self, fault: mainstay_session::log::Fault) {
-        self.log.lock().inject(fault);
-    }
-
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
         Turn { setup: &self.setup, log: &self.log, cancel }
     }
@@ -190,6 +184,12 @@ impl Notifier {
             self.woken.notify_one();
         }
         Ok(())
+    }
+
+    /// Makes the next write or sync of the log fail as a broken disk would.
+    #[cfg(feature = "faults")]
+    pub fn inject(&self, fault: mainstay_session::log::Fault) {
+        self.log.lock().inject(fault);
     }
 }
 

@@ -14,7 +14,7 @@ use mainstay_session::history::{History, HistoryMessage};
 use mainstay_session::log::Fault;
 use mainstay_session::message::{ErrorClass, FilePath};
 use mainstay_session::state::SessionState;
-use mainstay_testkit::models::{PushModel, RecordingModel, messages, text_of};
+use mainstay_testkit::models::{PushModel, RecordingModel, count_of, messages, texts};
 use mainstay_tools::ToolKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,7 @@ async fn the_reminder_is_everywhere_at_its_place() {
     let (agent, _) = run(setup.clone(), "go").await;
     let reminder = reminders(&agent.dir()).remove(0);
     let request = messages(&model.sent()[4]);
-    assert_eq!(text_of(request.last().unwrap()), reminder);
+    assert_eq!(texts(&model.sent()[4]).last().unwrap().1, reminder);
     let in_history = |history: &History| {
         let said = HistoryMessage::User { text: reminder.clone() };
         history.messages.iter().filter(|message| **message == said).count()
@@ -274,8 +274,12 @@ async fn what_is_new_is_told_in_its_order() {
     ];
     assert_eq!(kinds[end - 1], "tool_result");
     assert_eq!(kinds[end..end + expected.len()], expected);
-    let sent = messages(&model.sent()[4]);
-    let tail: Vec<String> = sent.iter().rev().take_while(|m| m["role"] == "user").map(text_of).collect();
+    let tail: Vec<String> = texts(&model.sent()[4])
+        .into_iter()
+        .rev()
+        .take_while(|(role, _)| role == "user")
+        .map(|(_, text)| text)
+        .collect();
     let signs =
         ["Refresh your", "the prompt", "The date is now", "Be brief", "an interceptor", "second", "first"];
     assert_eq!(tail.len(), signs.len());
@@ -306,11 +310,7 @@ async fn a_changed_world_is_told_once() {
     bench.world.lock().unwrap().instructions.clear();
     go(&mut agent, "5").await;
     go(&mut agent, "6").await;
-    let gone: Vec<Value> = messages(model.sent().last().unwrap())
-        .into_iter()
-        .filter(|m| text_of(m).contains("are gone"))
-        .collect();
-    assert_eq!(gone.len(), 1);
+    assert_eq!(count_of(model.sent().last().unwrap(), "are gone"), 1);
     assert_sound(&agent);
 }
 
@@ -325,7 +325,7 @@ async fn without_the_log_no_request_is_sent() {
     let before = agent.read(Clone::clone);
     // The prompt is the first entry of the turn, so it is what cannot be written; nor can anything else.
     for _ in 0..40 {
-        agent.inject(Fault::ShortWrite(7));
+        agent.notifier().inject(Fault::ShortWrite(7));
     }
     let report = go(&mut agent, "on").await;
     assert_stopped(&report, StopReason::Error);
@@ -344,8 +344,8 @@ async fn the_session_goes_on_when_the_log_can_be_written() {
     let (mut setup, model) = bench.scripted(&steps);
     setup.max_steps = 4;
     let (mut agent, _) = run(setup, "go").await;
-    agent.inject(Fault::ShortWrite(7));
-    agent.inject(Fault::ShortWrite(0));
+    agent.notifier().inject(Fault::ShortWrite(7));
+    agent.notifier().inject(Fault::ShortWrite(0));
     let report = go(&mut agent, "on").await;
     assert_stopped(&report, StopReason::Error);
     assert_eq!(model.sent().len(), 4);
@@ -366,9 +366,9 @@ async fn notifications_are_told_in_order_and_once() {
     notifier.notify("news: two", false).unwrap();
     go(&mut agent, "go").await;
     go(&mut agent, "on").await;
-    let sent = messages(model.sent().last().unwrap());
+    let sent = texts(model.sent().last().unwrap());
     let place = |sign: &str| {
-        let places: Vec<usize> = (0..sent.len()).filter(|&at| text_of(&sent[at]).contains(sign)).collect();
+        let places: Vec<usize> = (0..sent.len()).filter(|&at| sent[at].1.contains(sign)).collect();
         assert_eq!(places.len(), 1, "{sign}");
         places[0]
     };
@@ -389,8 +389,7 @@ async fn an_accepted_notification_survives() {
     let (mut agent, _) = resume(agent, setup);
     assert!(agent.wake(&CancellationToken::new()).await.is_none());
     go(&mut agent, "on").await;
-    let last = messages(model.sent().last().unwrap());
-    assert_eq!(last.iter().filter(|message| text_of(message).contains("the build is broken")).count(), 1);
+    assert_eq!(count_of(model.sent().last().unwrap(), "the build is broken"), 1);
 }
 
 /// N04: a waking notification makes one turn without a prompt; a silent one waits.
@@ -427,13 +426,13 @@ async fn a_notification_in_mid_turn_is_told_in_the_same_turn() {
         notifier.notify("meanwhile", true).unwrap();
         call.release("slow is done");
         let ask = asks.next().await;
-        let told = text_of(messages(&ask.encoded).last().unwrap()).contains("meanwhile");
+        let told = count_of(&ask.encoded, "meanwhile");
         ask.text("ok");
         told
     };
     let (report, was_told) = tokio::join!(go(&mut agent, "go"), drive);
     assert_stopped(&report, StopReason::EndTurn);
-    assert!(was_told);
+    assert_eq!(was_told, 1);
     assert!(agent.wake(&CancellationToken::new()).await.is_none());
 }
 

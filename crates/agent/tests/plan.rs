@@ -10,7 +10,7 @@ use mainstay_agent::Agent;
 use mainstay_session::entry::StopReason;
 use mainstay_session::message::Outcome;
 use mainstay_session::plan::PlanItemStatus;
-use mainstay_testkit::models::{messages, text_of};
+use mainstay_testkit::models::texts;
 use mainstay_tools::TodoWrite;
 use serde_json::{Value, json};
 
@@ -173,8 +173,8 @@ async fn without_a_plan_nothing_asks_for_one() {
     assert_stopped(&report, StopReason::EndTurn);
     assert_eq!(model.sent().len(), 51);
     assert!(!kinds(&agent.dir()).iter().any(|kind| kind == "reminder" || kind == "continuation"));
-    let last = messages(model.sent().last().unwrap());
-    assert!(last.iter().filter(|message| message["role"] == "user").all(|m| !text_of(m).contains("plan")));
+    let told = texts(model.sent().last().unwrap());
+    assert!(told.iter().all(|(role, text)| role != "user" || !text.contains("plan")));
 }
 
 /// A28: a plan kept along with the work makes no request of its own.

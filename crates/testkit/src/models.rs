@@ -85,13 +85,26 @@ pub fn messages(encoded: &Encoded) -> Vec<Value> {
     request["messages"].as_array().cloned().unwrap_or_default()
 }
 
-/// The text of a message of a request's body.
-pub fn text_of(message: &Value) -> String {
-    match &message["content"] {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        _ => String::new(),
+/// Every text of a request's body with its role, in order; a message of several parts has several.
+pub fn texts(encoded: &Encoded) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for message in messages(encoded) {
+        let role = message["role"].as_str().unwrap_or_default();
+        match &message["content"] {
+            Value::String(text) => all.push((role.to_owned(), text.clone())),
+            Value::Array(parts) => {
+                let texts = parts.iter().filter_map(|part| part["text"].as_str());
+                all.extend(texts.map(|text| (role.to_owned(), text.to_owned())));
+            }
+            _ => {}
+        }
     }
+    all
+}
+
+/// How many texts of a request's body hold a phrase.
+pub fn count_of(encoded: &Encoded, phrase: &str) -> usize {
+    texts(encoded).iter().filter(|(_, text)| text.contains(phrase)).count()
 }
 
 /// A model whose every answer waits for the test.
