@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mainstay_session::entry::{
-    Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, StopReason, World,
-};
+use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError};
@@ -85,7 +83,7 @@ impl Agent {
     pub fn resume(dir: &Path, setup: Setup) -> Result<(Agent, Resumed), ResumeError> {
         let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
         let agent = Agent::new(setup, log);
-        let (closed, was_interrupted) = agent.close_what_was_in_flight()?;
+        let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
         agent.enter()?;
         Ok((agent, Resumed { damage: opening.damage, closed, was_interrupted }))
     }
@@ -124,7 +122,7 @@ impl Agent {
         self.log.read(History::of)
     }
 
-    /// Looks at the session's state.
+    /// Looks at the session's state. `look` must not use this agent or its notifiers: the state is held while it looks.
     pub fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {
         self.log.read(look)
     }
@@ -144,24 +142,14 @@ impl Agent {
         &self.setup
     }
 
-    fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, cancel }
+    /// Makes the next write or sync of the log fail as a broken disk would.
+    #[cfg(feature = "faults")]
+    pub fn inject(&self, fault: mainstay_session::log::Fault) {
+        self.log.lock().inject(fault);
     }
 
-    fn close_what_was_in_flight(&self) -> Result<(Vec<(OpenCall, ToolResult)>, bool), AppendError> {
-        let (open_calls, was_interrupted) = self.log.read(|state| (state.open_calls(), state.turn_is_open));
-        let mut closed = Vec::new();
-        for open in open_calls {
-            let result = closing::after_the_agent_ended(&open, self.kind(&open.call.name));
-            self.log.append(Body::ToolResult(result.clone()))?;
-            closed.push((open, result));
-        }
-        if was_interrupted {
-            let error = "the agent ended before the turn did".to_owned();
-            let end = self.log.read(|state| state.turn_end(StopReason::Error, Some(error)));
-            self.log.append(Body::TurnEnd(end))?;
-        }
-        Ok((closed, was_interrupted))
+    fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
+        Turn { setup: &self.setup, log: &self.log, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.
@@ -174,11 +162,6 @@ impl Agent {
             self.log.append(Body::Model(choice))?;
         }
         Ok(())
-    }
-
-    fn kind(&self, name: &str) -> Option<ToolKind> {
-        let tool = self.setup.tools.iter().find(|tool| tool.spec().name == name);
-        tool.map(|tool| tool.kind())
     }
 }
 
@@ -196,7 +179,8 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// If it cannot be logged; then it is not accepted.
+    /// If it cannot be logged or made durable. Then it waits in memory, is accepted with the next entry that can be
+    /// written, and is lost if the agent ends before; sending it again would tell it twice.
     pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
         let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };

@@ -1,12 +1,59 @@
 //! The honest end of calls that were in flight when something stopped them.
 
-use mainstay_session::entry::ToolIntent;
+use mainstay_session::entry::{Body, StopReason, ToolIntent};
+use mainstay_session::log::AppendError;
 use mainstay_session::message::{Outcome, ToolResult};
 use mainstay_session::state::OpenCall;
 use mainstay_tools::{ToolKind, is_running};
 
-/// The result of a call that the agent's own end cut short.
-pub(crate) fn after_the_agent_ended(open: &OpenCall, kind: Option<ToolKind>) -> ToolResult {
+use crate::setup::Setup;
+use crate::shared::SharedLog;
+
+/// Calls that were in flight, with the result that each was given.
+pub(crate) type Closed = Vec<(OpenCall, ToolResult)>;
+
+/// Closes a turn that was left open, and its calls. Says whether there was one.
+///
+/// `what` ended before the calls did, in words for the model.
+pub(crate) fn close_turn(setup: &Setup, log: &SharedLog, what: &str) -> Result<(Closed, bool), AppendError> {
+    let closed = close_calls(setup, log, what)?;
+    let was_interrupted = log.read(|state| state.turn_is_open);
+    if was_interrupted {
+        let error = format!("{what} ended before the turn did");
+        let end = log.read(|state| state.turn_end(StopReason::Error, Some(error)));
+        log.append(Body::TurnEnd(end))?;
+    }
+    Ok((closed, was_interrupted))
+}
+
+/// Gives every call without a result an honest one.
+pub(crate) fn close_calls(setup: &Setup, log: &SharedLog, what: &str) -> Result<Closed, AppendError> {
+    // What waits to be written may hold calls, and results of calls that would look open.
+    log.flush()?;
+    let mut closed = Vec::new();
+    for open in log.read(|state| state.open_calls()) {
+        let result = cut_short(&open, setup.kind_of(&open.call.name), what);
+        log.append(Body::ToolResult(result.clone()))?;
+        closed.push((open, result));
+    }
+    Ok(closed)
+}
+
+/// The result of a call that never began because the turn was cancelled.
+pub(crate) fn never_begun(open: &OpenCall) -> ToolResult {
+    interrupted(
+        open,
+        "Interrupted: the turn was cancelled before this call began.".to_owned(),
+        "It changed nothing.".to_owned(),
+    )
+}
+
+fn cut_short(open: &OpenCall, kind: Option<ToolKind>, what: &str) -> ToolResult {
+    if open.has_ended {
+        let known =
+            "The call had ended; how, and what it brought, is not known. It was not run again.".to_owned();
+        return interrupted(open, "Lost: the record of this call's result is damaged.".to_owned(), known);
+    }
     let known = match (&open.intent, kind) {
         (Some(intent), _) => command_that_had_started(intent),
         (None, Some(ToolKind::Command)) => "The command had not been started.".to_owned(),
@@ -15,16 +62,7 @@ pub(crate) fn after_the_agent_ended(open: &OpenCall, kind: Option<ToolKind>) -> 
             "It may have run in part; look at what it was to change before you repeat it.".to_owned()
         }
     };
-    interrupted(open, "Interrupted: the agent ended before this call did.", known)
-}
-
-/// The result of a call that never began because the turn was cancelled.
-pub(crate) fn never_begun(open: &OpenCall) -> ToolResult {
-    interrupted(
-        open,
-        "Interrupted: the turn was cancelled before this call began.",
-        "It changed nothing.".to_owned(),
-    )
+    interrupted(open, format!("Interrupted: {what} ended before this call did."), known)
 }
 
 fn command_that_had_started(intent: &ToolIntent) -> String {
@@ -36,13 +74,13 @@ fn command_that_had_started(intent: &ToolIntent) -> String {
     )
 }
 
-fn interrupted(open: &OpenCall, summary: &str, content: String) -> ToolResult {
+fn interrupted(open: &OpenCall, summary: String, content: String) -> ToolResult {
     ToolResult {
         answer: open.call_ref.answer,
         call: open.call_ref.call,
         call_id: open.call.id.clone(),
         outcome: Outcome::Interrupted,
-        summary: summary.to_owned(),
+        summary,
         content: Some(content),
         referenced_files: Vec::new(),
         duration_ms: 0,

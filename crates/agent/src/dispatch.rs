@@ -15,7 +15,6 @@ use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
-use mainstay_session::plan;
 use mainstay_session::state::OpenCall;
 use mainstay_tools::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +59,7 @@ impl Dispatch<'_> {
             }
             return Ok(());
         }
-        for group in groups(&calls, |call| self.kind(call)) {
+        for group in groups(&calls, |call| self.setup.kind_of(&call.name)) {
             let results = join_all(group.iter().map(|(call_ref, call)| self.run_call(*call_ref, call))).await;
             results.into_iter().collect::<Result<Vec<()>, AppendError>>()?;
         }
@@ -69,7 +68,7 @@ impl Dispatch<'_> {
 
     async fn run_call(&self, call_ref: CallRef, call: &ToolCall) -> Result<(), AppendError> {
         if self.cancel.is_cancelled() {
-            let open = OpenCall { call_ref, call: call.clone(), intent: None };
+            let open = OpenCall { call_ref, call: call.clone(), intent: None, has_ended: false };
             let result = closing::never_begun(&open);
             self.log.append(Body::ToolResult(result.clone()))?;
             self.tell(call, result);
@@ -86,7 +85,7 @@ impl Dispatch<'_> {
         let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended })?;
         self.tell(call, result);
         let view = self.log.read(|state| state.plan.clone());
-        if view != before {
+        if (&view.plan, view.carried) != (&before.plan, before.carried) {
             let changes = plan_changes(&before.plan, &view.plan);
             self.emit(Event::Plan { view, changes });
         }
@@ -96,9 +95,16 @@ impl Dispatch<'_> {
     /// Finds the tool, reads the arguments and asks for permission.
     fn admit(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, String), Refusal> {
         let wrong = |reason| Refusal { outcome: Outcome::Error, reason };
-        let tool = self.tool(&call.name).ok_or_else(|| wrong(self.unknown_tool(&call.name)))?;
+        let tool =
+            self.setup.tool(&call.name).cloned().ok_or_else(|| wrong(self.unknown_tool(&call.name)))?;
         let arguments = object_text(&call.arguments)
             .map_err(|fault| wrong(format!("`{}` was not run: {fault}", call.name)))?;
+        if let Some(fields) = missing_fields(&call.arguments, &tool.spec().schema) {
+            return Err(wrong(format!(
+                "`{}` was not run: it came without arguments and needs {fields}",
+                call.name
+            )));
+        }
         if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
             return Err(Refusal { outcome: Outcome::Denied, reason });
         }
@@ -152,16 +158,16 @@ impl Dispatch<'_> {
         // A tool keeps to its cap itself; this is for those that do not. Its own note on what it left out must not
         // count against it.
         let max = self.max_result() + self.max_result() / 4;
-        let content = match ended.content {
-            Some(text) => Some(excerpt::fit(text, max, "This result", &self.log.lock())?.0),
-            None => None,
-        };
+        let fit = |text: String, max| excerpt::fit(text, max, "This result", &self.log.lock());
+        let summary = fit(ended.summary, max)?.0;
+        let left = max.saturating_sub(summary.len());
+        let content = ended.content.map(|text| fit(text, left)).transpose()?.map(|(text, _)| text);
         let result = ToolResult {
             answer: call_ref.answer,
             call: call_ref.call,
             call_id: call.id.clone(),
             outcome: ended.outcome,
-            summary: ended.summary,
+            summary,
             content,
             referenced_files: ended.output.referenced_files,
             duration_ms: ended.duration_ms,
@@ -181,17 +187,6 @@ impl Dispatch<'_> {
 
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
-    }
-
-    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        let is_it = |tool: &&Arc<dyn Tool>| {
-            tool.spec().name == name || (tool.kind() == ToolKind::Plan && plan::is_plan_tool(name))
-        };
-        self.setup.tools.iter().find(is_it).cloned()
-    }
-
-    fn kind(&self, call: &ToolCall) -> Option<ToolKind> {
-        self.tool(&call.name).map(|tool| tool.kind())
     }
 
     fn unknown_tool(&self, name: &str) -> String {
@@ -289,6 +284,19 @@ impl NoneMayRun {
             }
         }
     }
+}
+
+/// The fields that a tool demands, if a call came without any arguments. One that came with some is the tool's matter,
+/// which knows by which other names a field may come.
+fn missing_fields(arguments: &str, schema: &str) -> Option<String> {
+    if !matches!(arguments.trim(), "" | "null") {
+        return None;
+    }
+    let schema: serde_json::Value = serde_json::from_str(schema).ok()?;
+    let required = schema.get("required")?.as_array()?;
+    let names: Vec<String> =
+        required.iter().filter_map(|name| Some(format!("`{}`", name.as_str()?))).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Splits calls into groups: a run of adjacent reads is one, every other call is one of its own.

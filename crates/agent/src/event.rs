@@ -72,7 +72,7 @@ pub struct TurnReport {
     pub usage: Usage,
     /// Calls that were denied in this turn.
     pub denied: u64,
-    /// The text of the last whole answer.
+    /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none.
     pub text: String,
     /// The plan at the end.
     pub plan: PlanInView,

@@ -6,6 +6,7 @@ use mainstay_session::state::SessionState;
 /// Sees each request and each tool call of an agent.
 ///
 /// The methods are called from the loop, in the order of the interceptors. They must return soon and must not panic.
+/// [`Interceptor::pending_history_appends`] must not use the agent's notifiers: the state is held while it looks.
 pub trait Interceptor: Send + Sync {
     /// Texts to add to the history before the next request. Each becomes an entry of the log, then part of the request,
     /// and stays part of every later one.

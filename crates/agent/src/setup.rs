@@ -8,7 +8,8 @@ use mainstay_model::Model;
 use mainstay_session::attention::AttentionSettings;
 use mainstay_session::entry::Instruction;
 use mainstay_session::log::Durability;
-use mainstay_tools::Tool;
+use mainstay_session::plan::is_plan_tool;
+use mainstay_tools::{Tool, ToolKind};
 
 use crate::event::Event;
 use crate::interceptor::Interceptor;
@@ -64,4 +65,22 @@ pub struct Setup {
     pub program: String,
     /// Whether another session starts this one.
     pub is_child: bool,
+}
+
+impl Setup {
+    /// The tool that a model means by a name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        let is_alias = |tool: &Arc<dyn Tool>| tool.kind() == ToolKind::Plan && is_plan_tool(name);
+        let by_name = self.tools.iter().find(|tool| tool.spec().name == name);
+        by_name.or_else(|| self.tools.iter().find(|tool| is_alias(tool)))
+    }
+
+    pub(crate) fn kind_of(&self, name: &str) -> Option<ToolKind> {
+        self.tool(name).map(|tool| tool.kind())
+    }
+
+    /// Whether the model can write the plan. Where it cannot, it is neither reminded of it nor kept at it.
+    pub(crate) fn plan_is_on(&self) -> bool {
+        self.attention.plan_tool && self.tools.iter().any(|tool| tool.kind() == ToolKind::Plan)
+    }
 }

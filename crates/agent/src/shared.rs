@@ -32,6 +32,12 @@ impl SharedLog {
         self.lock().append(body, now)
     }
 
+    /// Writes what could not be written before.
+    pub(crate) fn flush(&self) -> Result<(), AppendError> {
+        let mut log = self.lock();
+        if log.unwritten() > 0 { log.sync() } else { Ok(()) }
+    }
+
     pub(crate) fn sync(&self) -> Result<(), AppendError> {
         self.lock().sync()
     }

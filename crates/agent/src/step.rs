@@ -59,7 +59,11 @@ impl StepContext<'_> {
         self.log.sync()?;
         let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
         dispatch.run(seq, &answer).await?;
-        Ok(if self.cancel.is_cancelled() { StepEnd::Cancelled } else { StepEnd::Continue })
+        Ok(match answer.finish {
+            _ if self.cancel.is_cancelled() => StepEnd::Cancelled,
+            Finish::Refusal => StepEnd::Answered(answer.finish),
+            Finish::EndTurn | Finish::ToolCalls | Finish::MaxTokens | Finish::Unknown => StepEnd::Continue,
+        })
     }
 
     /// Notifications, changes of the world, the prompt, the reminder: in this order, each an entry before it is sent.
@@ -83,7 +87,7 @@ impl StepContext<'_> {
         }
         let due = self.log.read(|state| {
             let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
-            is_due.then(|| reminder_text(&state.plan.plan))
+            (is_due && self.setup.plan_is_on()).then(|| reminder_text(&state.plan.plan))
         });
         match due {
             Some(text) => self.append_notice(Notice { about: NoticeKind::Reminder, text }),

@@ -1,11 +1,13 @@
 //! One turn: step after step until something says stop.
 
-use std::time::Instant;
-
 use mainstay_session::attention::continuation_text;
+use mainstay_session::conversation::{Item, Step};
 use mainstay_session::entry::{Body, Notice, NoticeKind, StopReason, Totals};
+use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Finish, Usage};
+use mainstay_session::state::SessionState;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
@@ -27,7 +29,7 @@ pub(crate) struct Turn<'a> {
 impl Turn<'_> {
     /// Runs the turn. Its end is in the log when this returns, unless the log could not be written.
     pub(crate) async fn run(&self, prompt: Option<&str>) -> TurnReport {
-        let before = self.log.read(|state| state.totals);
+        let before = self.log.read(|state| (state.last_seq, state.totals));
         (self.setup.on_event)(&Event::TurnStarted);
         let (stop_reason, failure) = match self.steps(prompt).await {
             Ok(stop) => stop,
@@ -44,6 +46,8 @@ impl Turn<'_> {
 
     async fn steps(&self, prompt: Option<&str>) -> Result<(StopReason, Option<TurnFailure>), AppendError> {
         let deadline = self.setup.max_time.map(|time| Instant::now() + time);
+        // A turn whose future was dropped had no end.
+        closing::close_turn(self.setup, self.log, "the turn before")?;
         let mut continuations = 0;
         let mut prompt = prompt;
         for number in 1.. {
@@ -105,7 +109,7 @@ impl Turn<'_> {
         let Some(most) = self.setup.require_plan.filter(|_| plan.has_unfinished()) else {
             return Ok(Some(StopReason::EndTurn));
         };
-        if *continuations >= most {
+        if *continuations >= most || !self.setup.plan_is_on() {
             return Ok(Some(StopReason::PlanUnfinished));
         }
         *continuations += 1;
@@ -122,9 +126,7 @@ impl Turn<'_> {
 
     /// Closes what is open and logs the end of the turn.
     fn end(&self, stop_reason: StopReason, failure: Option<&TurnFailure>) -> Result<(), AppendError> {
-        for open in self.log.read(|state| state.open_calls()) {
-            self.log.append(Body::ToolResult(closing::never_begun(&open)))?;
-        }
+        closing::close_calls(self.setup, self.log, "the turn")?;
         let error = failure.map(|failure| failure.message().to_owned());
         let end = self.log.read(|state| state.turn_end(stop_reason, error));
         self.log.append(Body::TurnEnd(end))?;
@@ -134,7 +136,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn report(&self, before: Totals, stop_reason: StopReason, failure: Option<TurnFailure>) -> TurnReport {
+    fn report(
+        &self,
+        (begun, before): (Seq, Totals),
+        stop_reason: StopReason,
+        failure: Option<TurnFailure>,
+    ) -> TurnReport {
         self.log.read(|state| TurnReport {
             stop_reason,
             failure,
@@ -144,16 +151,25 @@ impl Turn<'_> {
                 output_tokens: state.totals.usage.output_tokens - before.usage.output_tokens,
             },
             denied: state.totals.denied - before.denied,
-            text: state.last_text(),
+            text: last_text(state, begun),
             plan: state.plan.clone(),
             totals: state.totals,
         })
     }
 }
 
+/// The text of the last answer behind an entry; empty if there is none, or it has none.
+fn last_text(state: &SessionState, behind: Seq) -> String {
+    let last = state.history.iter().rev().find_map(|item| match item {
+        Item::Step(step) => Some(step),
+        Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
+    });
+    last.filter(|step| step.answer > behind).map(Step::text).unwrap_or_default()
+}
+
 async fn time_is_up(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => tokio::time::sleep(deadline.saturating_duration_since(Instant::now())).await,
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending::<()>().await,
     }
 }

@@ -8,6 +8,9 @@ use mainstay_agent::session::log::{self, SessionSummary};
 use crate::error::{CliError, USAGE};
 use crate::output::shortened;
 
+/// How many sessions are looked at where looking at all would take too long.
+const RECENT: usize = 16;
+
 /// The part of an id that is shown and may be typed: its end, which is random. Its beginning is the time.
 pub(crate) fn short_id(id: &SessionId) -> &str {
     let text = id.as_str();
@@ -31,12 +34,17 @@ pub(crate) fn session(data_home: &Path, cwd: &Path, part: Option<&str>) -> Resul
 
 /// The newest session of a directory that its user spoke to; no stub and no child.
 pub(crate) fn newest(data_home: &Path, cwd: &Path) -> Result<Option<SessionSummary>, CliError> {
-    let is_it = |session: &SessionSummary| {
-        session.has_prompt
-            && !session.is_child
-            && session.cwd.as_ref().is_some_and(|path| path.as_path() == cwd)
-    };
-    Ok(list(data_home)?.into_iter().find(is_it))
+    Ok(list(data_home)?.into_iter().find(|session| is_of(session, cwd)))
+}
+
+/// The session of a directory that was begun last, if it is among the last that were begun anywhere. Quick, however
+/// many sessions there are.
+pub(crate) fn latest(data_home: &Path, cwd: &Path) -> Option<SessionSummary> {
+    log::latest(data_home, RECENT).ok()?.into_iter().find(|session| is_of(session, cwd))
+}
+
+fn is_of(session: &SessionSummary, cwd: &Path) -> bool {
+    session.has_prompt && !session.is_child && session.cwd.as_ref().is_some_and(|path| path.as_path() == cwd)
 }
 
 /// All sessions, the newest first.

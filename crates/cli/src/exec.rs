@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
-use crate::choose::{newest, session, short_id};
+use crate::choose::{latest, session, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::unreadable;
@@ -50,21 +50,28 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let directory = arguments.cwd.as_deref().or(home.as_ref().map(FilePath::as_path));
     let settings = Settings::resolve(surroundings, directory, arguments.overrides())
         .map_err(|error| about_the_session(error, chosen.as_ref(), arguments))?;
-    let setup = Setup { on_event: on_event(arguments), ..setup(&settings, arguments.require_plan)? };
+    let signal = Arc::new(AtomicU8::new(0));
+    let on_event = on_event(arguments, signal.clone());
+    let setup = Setup { on_event, ..setup(&settings, arguments.require_plan)? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup))
+    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal))
 }
 
-fn on_event(arguments: &ExecArguments) -> Arc<dyn Fn(&Event) + Send + Sync> {
+/// `signal` holds the exit code of the signal that cancelled the turn, 0 if none did.
+fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
     if arguments.json {
-        Arc::new(move |event: &Event| json::show(event, with_deltas))
+        Arc::new(move |event: &Event| json::show(event, with_deltas, code_of(&signal)))
     } else {
         Arc::new(text::show)
     }
+}
+
+fn code_of(signal: &AtomicU8) -> Option<u8> {
+    Some(signal.load(Ordering::Relaxed)).filter(|code| *code != 0)
 }
 
 /// The session to go on with, found before anything else, since its directory is where the work is done.
@@ -160,6 +167,7 @@ async fn run(
     chosen: Option<&SessionSummary>,
     prompt: &str,
     setup: Setup,
+    signal: Arc<AtomicU8>,
 ) -> Result<ExitCode, CliError> {
     let mut agent = match chosen {
         Some(session) => resume(session, setup)?,
@@ -169,16 +177,14 @@ async fn run(
         started(&agent, chosen.is_some());
     }
     let cancel = CancellationToken::new();
-    let code = Arc::new(AtomicU8::new(0));
-    let listener = tokio::spawn(listen(cancel.clone(), code.clone()));
+    let listener = tokio::spawn(listen(cancel.clone(), signal.clone()));
     let report = agent.run(prompt, &cancel).await;
     listener.abort();
-    let signal = Some(code.load(Ordering::Relaxed)).filter(|code| *code != 0);
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         out(&report.text);
     }
     say_end(&agent, &report);
-    Ok(ExitCode::from(exit_code(&report, signal)))
+    Ok(ExitCode::from(exit_code(&report, code_of(&signal))))
 }
 
 fn create(setup: Setup) -> Result<Agent, CliError> {
@@ -194,7 +200,7 @@ fn create(setup: Setup) -> Result<Agent, CliError> {
 
 /// A new session where the last one was interrupted is perhaps not what the user meant.
 fn say_if_interrupted(setup: &Setup) {
-    if let Ok(Some(last)) = newest(&setup.data_home, &setup.workspace)
+    if let Some(last) = latest(&setup.data_home, &setup.workspace)
         && last.is_interrupted
     {
         say(&format!(
@@ -248,7 +254,8 @@ fn say_resumed(resumed: &Resumed, id: &str) {
     for (open, result) in &resumed.closed {
         let call = shortened(&inert(&format!("{} {}", open.call.name, open.call.arguments)), 100);
         let known = result.content.as_deref().unwrap_or_default();
-        say(&format!("in flight then: {call}\n  {}", inert(known)));
+        let what = if open.has_ended { "result lost" } else { "in flight then" };
+        say(&format!("{what}: {call}\n  {}", inert(known)));
     }
 }
 

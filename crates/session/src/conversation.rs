@@ -40,6 +40,16 @@ pub struct Step {
     pub results: Vec<Option<ToolResult>>,
 }
 
+impl Item {
+    /// The step, if it is one.
+    pub fn as_step(&self) -> Option<&Step> {
+        match self {
+            Item::Step(step) => Some(step),
+            Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
+        }
+    }
+}
+
 impl Step {
     /// A step whose calls have no results yet.
     pub fn new(answer: Seq, model: String, content: Vec<Content>) -> Self {

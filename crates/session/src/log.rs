@@ -37,7 +37,7 @@ use crate::state::SessionState;
 
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
-pub use listing::{SessionSummary, list, summarise};
+pub use listing::{SessionSummary, latest, list, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
 

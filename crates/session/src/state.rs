@@ -103,13 +103,15 @@ impl SessionState {
 
     /// The calls of the conversation that have no result, in order.
     pub fn open_calls(&self) -> Vec<OpenCall> {
+        let steps: Vec<&Step> = self.history.iter().filter_map(Item::as_step).collect();
         let mut open = Vec::new();
-        for item in &self.history {
-            let Item::Step(step) = item else { continue };
+        for (place, step) in steps.iter().enumerate() {
+            // An answer is asked for only when every call before it has ended, and so does a turn.
+            let has_ended = place + 1 < steps.len() || !self.turn_is_open;
             for (call_ref, call, result) in step.calls() {
                 if result.is_none() {
                     let intent = self.running.get(&call_ref).cloned();
-                    open.push(OpenCall { call_ref, call: call.clone(), intent });
+                    open.push(OpenCall { call_ref, call: call.clone(), intent, has_ended });
                 }
             }
         }
@@ -448,6 +450,8 @@ pub struct OpenCall {
     pub call: ToolCall,
     /// The command that was about to run, if it came that far.
     pub intent: Option<ToolIntent>,
+    /// Whether the session went on behind it: then it did end, and the record of its result is lost.
+    pub has_ended: bool,
 }
 
 /// The plan that an accepted write made. The canonical plan in the result is authoritative; arguments are decoded only

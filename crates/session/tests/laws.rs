@@ -40,7 +40,7 @@ fn replay(dir: &Path, segment: u32) -> Vec<SessionState> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// R07, R11, U09: what a running agent knows after an entry is what its log says up to there.
     #[test]

@@ -1,3 +1,8 @@
-//! Doubles for tests: scripted and push-driven models, a wire server, a temporary workspace, a fixed clock.
+//! Doubles for tests: scripted and push-driven models, tools a test holds in its hand, a wire server, a temporary
+//! workspace, a clock that stands still.
 
+pub mod clock;
+pub mod models;
+pub mod tools;
 pub mod wire;
+pub mod workspace;

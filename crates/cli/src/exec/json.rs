@@ -114,7 +114,7 @@ pub(crate) fn write(line: &Line<'_>) {
 }
 
 /// Writes what an agent's event is on stdout, if it is anything there.
-pub(crate) fn show(event: &Event, with_deltas: bool) {
+pub(crate) fn show(event: &Event, with_deltas: bool, signal: Option<u8>) {
     match event {
         Event::TurnStarted => write(&Line::TurnStarted {}),
         Event::TextDelta(text) if with_deltas => write(&Line::AnswerDelta { text }),
@@ -126,7 +126,7 @@ pub(crate) fn show(event: &Event, with_deltas: bool) {
         Event::ToolCompleted { step, call, result } => write(&tool_line(*step, call, result)),
         Event::Plan { view, changes } => write(&plan_line(view, changes)),
         Event::Notice(notice) => write(&Line::Notice { kind: notice.about.as_str(), body: &notice.text }),
-        Event::TurnCompleted(report) => completed(report),
+        Event::TurnCompleted(report) => completed(report, signal),
         _ => {}
     }
 }
@@ -187,7 +187,7 @@ fn plan_line<'a>(view: &'a PlanInView, changes: &'a [PlanChange]) -> Line<'a> {
     }
 }
 
-fn completed(report: &TurnReport) {
+fn completed(report: &TurnReport, signal: Option<u8>) {
     if let Some(failure) = &report.failure {
         write(&Line::Error {
             message: failure.message(),
@@ -197,7 +197,7 @@ fn completed(report: &TurnReport) {
     }
     write(&Line::TurnCompleted {
         stop_reason: report.stop_reason.as_str(),
-        exit_code: exit_code(report, None),
+        exit_code: exit_code(report, signal),
         usage: report.usage,
         cost: None,
         denied: report.denied,

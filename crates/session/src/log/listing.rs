@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::reading::segments;
-use super::{read, segment_path, sessions_dir};
+use super::{read, segment_path, session_dir, sessions_dir};
 use crate::entry::{Body, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
 use crate::line;
@@ -53,20 +53,34 @@ pub struct SessionSummary {
 ///
 /// If the folder of sessions exists and cannot be read.
 pub fn list(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
-    let folders = match fs::read_dir(sessions_dir(data_home)) {
-        Ok(folders) => folders,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut found: Vec<SessionSummary> = folders
-        .filter_map(Result::ok)
-        .filter_map(|folder| {
-            let id: SessionId = folder.file_name().to_str()?.parse().ok()?;
-            Some(summarise(&folder.path(), id))
-        })
-        .collect();
+    let mut found: Vec<SessionSummary> =
+        ids(data_home)?.into_iter().map(|id| summarise(&session_dir(data_home, &id), id)).collect();
     found.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
     Ok(found)
+}
+
+/// The sessions that were begun last, at most `most` of them, the last one first.
+///
+/// # Errors
+///
+/// If the folder of sessions exists and cannot be read.
+pub fn latest(data_home: &Path, most: usize) -> io::Result<Vec<SessionSummary>> {
+    let mut ids = ids(data_home)?;
+    // An id begins with the time of creation.
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids.truncate(most);
+    Ok(ids.into_iter().map(|id| summarise(&session_dir(data_home, &id), id)).collect())
+}
+
+fn ids(data_home: &Path) -> io::Result<Vec<SessionId>> {
+    match fs::read_dir(sessions_dir(data_home)) {
+        Ok(folders) => {
+            let id = |folder: fs::DirEntry| folder.file_name().to_str()?.parse().ok();
+            Ok(folders.filter_map(Result::ok).filter_map(id).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sums up one session.
