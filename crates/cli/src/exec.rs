@@ -381,7 +381,7 @@ fn hint(failure: &TurnFailure) -> Option<String> {
                 None => "try again later; go on as below".to_owned(),
             },
             ErrorClass::Network => {
-                "check `base_url` and that the server is running; then go on as below".to_owned()
+                "check `base_url` (http or https, host, port) and that the server is running; then go on as below".to_owned()
             }
             ErrorClass::CutStream => "nothing of the cut answer was run; go on as below".to_owned(),
             ErrorClass::Overflow => {

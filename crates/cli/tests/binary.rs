@@ -281,6 +281,7 @@ fn a_session_is_found_by_a_part_of_its_id() {
     for command in [&["exec", "--session", "zzz", "d"][..], &["plan", "zzz"], &["history", "zzz"]] {
         machine.run(command).failed(2, &["error: no session has `zzz` in its id", "mainstay sessions"]);
     }
+    machine.run(&["exec", "--session", "", "d"]).failed(2, &["error: the session's id is empty"]);
     let elsewhere = machine.root.join("home").display().to_string();
     machine
         .run(&["exec", "--last", "--cwd", &elsewhere, "d"])
