@@ -58,11 +58,12 @@ pub(crate) fn list(data_home: &Path) -> Result<Vec<SessionSummary>, CliError> {
 
 fn by_part(data_home: &Path, part: &str) -> Result<SessionSummary, CliError> {
     let part = part.trim().to_lowercase();
-    let found: Vec<SessionSummary> = if part.is_empty() {
-        Vec::new()
-    } else {
-        list(data_home)?.into_iter().filter(|session| session.id.as_str().contains(&part)).collect()
-    };
+    if part.is_empty() {
+        let error = CliError::new(USAGE, "the session's id is empty");
+        return Err(error.hint("give any unique part of it; `mainstay sessions` lists all"));
+    }
+    let found: Vec<SessionSummary> =
+        list(data_home)?.into_iter().filter(|session| session.id.as_str().contains(&part)).collect();
     match <[SessionSummary; 1]>::try_from(found) {
         Ok([one]) => Ok(one),
         Err(none) if none.is_empty() => Err(CliError::new(

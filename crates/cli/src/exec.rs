@@ -3,11 +3,12 @@
 mod json;
 mod text;
 
-use std::io::{IsTerminal, Read, stderr, stdin};
+use std::io::{self, IsTerminal, Read, stderr, stdin};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use mainstay_agent::session::conversation::Item;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
 use mainstay_agent::session::message::{ErrorClass, FilePath};
@@ -159,7 +160,10 @@ fn from_stdin() -> Result<String, CliError> {
     stdin()
         .read_to_end(&mut bytes)
         .map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
+        say("warning: the prompt has bytes that are not UTF-8; they are replaced by U+FFFD");
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    }))
 }
 
 async fn run(
@@ -169,6 +173,10 @@ async fn run(
     setup: Setup,
     signal: Arc<AtomicU8>,
 ) -> Result<ExitCode, CliError> {
+    let cancel = CancellationToken::new();
+    // From here on a signal ends the turn in order, however early it comes.
+    let listener =
+        Signals::catch().map(|signals| tokio::spawn(signals.listen(cancel.clone(), signal.clone())));
     let mut agent = match chosen {
         Some(session) => resume(session, setup)?,
         None => create(setup)?,
@@ -176,10 +184,11 @@ async fn run(
     if is_json {
         started(&agent, chosen.is_some());
     }
-    let cancel = CancellationToken::new();
-    let listener = tokio::spawn(listen(cancel.clone(), signal.clone()));
     let report = agent.run(prompt, &cancel).await;
-    listener.abort();
+    if let Ok(listener) = listener {
+        listener.abort();
+    }
+    say_if_cut(&agent, prompt);
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         out(&report.text);
     }
@@ -224,6 +233,9 @@ fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);
+    if let Some(kind) = agent.read(|state| state.must.clone()) {
+        return Err(cannot_resume(AppendError::ReadOnly { kind }.into(), id));
+    }
     Ok(agent)
 }
 
@@ -278,27 +290,57 @@ fn started(agent: &Agent, resumed: bool) {
     });
 }
 
-/// The first Ctrl-C or SIGTERM cancels the turn; the second ends the program at once.
-async fn listen(cancel: CancellationToken, code: Arc<AtomicU8>) {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return;
-    };
-    let first = either(&mut interrupt, &mut terminate).await;
-    code.store(first, Ordering::Relaxed);
-    cancel.cancel();
-    if stderr().is_terminal() {
-        say("cancelling; once more to quit at once");
+/// A prompt that is too long for the model is not sent whole, which its writer should know.
+fn say_if_cut(agent: &Agent, prompt: &str) {
+    let is_cut = agent.read(|state| {
+        let sent = state.history.iter().rev().find_map(|item| match item {
+            Item::Prompt { text } => Some(text),
+            Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
+        });
+        let beginning = prompt.chars().take(100).collect::<String>();
+        sent.is_some_and(|text| text != prompt && text.starts_with(&beginning))
+    });
+    if is_cut {
+        say(&format!(
+            "the prompt has {} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
+            prompt.len(),
+            agent.dir().join("spill").display()
+        ));
     }
-    let second = either(&mut interrupt, &mut terminate).await;
-    std::process::exit(i32::from(second));
 }
 
-async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
-    tokio::select! {
-        _ = interrupt.recv() => INTERRUPTED,
-        _ = terminate.recv() => TERMINATED,
+/// Ctrl-C and SIGTERM, caught.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The first of them cancels the turn; the second ends the program at once.
+    async fn listen(mut self, cancel: CancellationToken, code: Arc<AtomicU8>) {
+        let first = self.next().await;
+        code.store(first, Ordering::Relaxed);
+        cancel.cancel();
+        if stderr().is_terminal() {
+            say("cancelling; once more to quit at once");
+        }
+        let second = self.next().await;
+        std::process::exit(i32::from(second));
+    }
+
+    /// The exit code of the next one.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => INTERRUPTED,
+            _ = self.terminate.recv() => TERMINATED,
+        }
     }
 }
 
@@ -339,7 +381,7 @@ fn hint(failure: &TurnFailure) -> Option<String> {
                 None => "try again later; go on as below".to_owned(),
             },
             ErrorClass::Network => {
-                "check `base_url` and that the server is running; then go on as below".to_owned()
+                "check `base_url` (http or https, host, port) and that the server is running; then go on as below".to_owned()
             }
             ErrorClass::CutStream => "nothing of the cut answer was run; go on as below".to_owned(),
             ErrorClass::Overflow => {

@@ -19,6 +19,9 @@ const SHAPE: &str = r#"{"command": "cargo test", "timeout_ms": milliseconds}"#;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const LONGEST_TIMEOUT_MS: u64 = 600_000;
 
+/// The longest command, in bytes: more than this does not fit into one argument of a program.
+const LONGEST_COMMAND: usize = 128 * 1024 - 1;
+
 /// The most bytes of either end of an output that are held in memory.
 const HELD: usize = 64 << 10;
 
@@ -91,6 +94,13 @@ fn decode(arguments: &str) -> Result<Asked, ToolError> {
     if command.contains('\0') {
         return Err(ToolError::from("`command` holds a NUL character, which no shell takes".to_owned()));
     }
+    if command.len() > LONGEST_COMMAND {
+        return Err(ToolError::from(format!(
+            "`command` has {} bytes, and the longest that can be run has {LONGEST_COMMAND}; write it to a file and run \
+             that",
+            command.len()
+        )));
+    }
     if background {
         return Err(ToolError::from(
             "background jobs are not offered; run the command in the foreground, within its timeout"
@@ -107,6 +117,10 @@ fn decode(arguments: &str) -> Result<Asked, ToolError> {
     Ok(Asked { command, timeout_ms: timeout_ms.min(LONGEST_TIMEOUT_MS), notes })
 }
 
+fn processes(number: u32) -> String {
+    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
+}
+
 /// What the model reads of a command that ended.
 fn told(asked: &Asked, finished: Finished, output: HeadTail, max: usize) -> Result<ToolOutput, ToolError> {
     let (text, is_damaged) = output.render(max);
@@ -114,12 +128,12 @@ fn told(asked: &Asked, finished: Finished, output: HeadTail, max: usize) -> Resu
     if is_damaged {
         notes.push("some bytes of the output are not UTF-8 and are shown as U+FFFD".to_owned());
     }
-    if finished.left > 0 {
-        let left = match finished.left {
-            1 => "1 process".to_owned(),
-            several => format!("{several} processes"),
-        };
-        notes.push(format!("{left} that the command left running ended with it"));
+    let ended = finished.left.saturating_sub(finished.stuck);
+    if ended > 0 {
+        notes.push(format!("{} that the command left running ended with it", processes(ended)));
+    }
+    if finished.stuck > 0 {
+        notes.push(format!("{} that the command left running could not be ended", processes(finished.stuck)));
     }
     let mut parts: Vec<String> =
         Some(text.trim_end().to_owned()).filter(|text| !text.is_empty()).into_iter().collect();

@@ -84,8 +84,10 @@ pub(crate) use protocol::Exit;
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
     pub(crate) cut: Option<Cut>,
-    /// How many processes it left running, which were ended.
+    /// How many processes it left running, which were to be ended.
     pub(crate) left: u32,
+    /// How many of them are running still.
+    pub(crate) stuck: u32,
 }
 
 /// Why a command was ended before it ended by itself.
@@ -100,8 +102,12 @@ pub(crate) enum Cut {
 pub(crate) enum RunError {
     #[error("the process that runs commands could not be used: {0}")]
     Supervisor(#[from] io::Error),
+    #[error("the command was not run: it could not be started: {0}")]
+    NotStarted(String),
     #[error("the command was not run, since its intent could not be logged: {0}")]
     Intent(String),
+    #[error("the process that runs commands ended unexpectedly; the command may have run in part")]
+    Lost,
 }
 
 impl Supervisor {
@@ -127,20 +133,32 @@ impl Supervisor {
     ) -> Result<Finished, RunError> {
         let mut idle = self.idle.lock().await;
         // Out of its place while in use: if this future is dropped half-way, so is the connection, with the command.
-        let mut connection = match idle.take() {
-            Some(connection) => connection,
-            None => self.connect()?,
+        let begun = match idle.take() {
+            // It may have been killed since; then the command has not been touched.
+            Some(connection) => connection.begin(&run).await.ok(),
+            None => None,
         };
-        let (sender, receiver) = pipe::pipe()?;
-        let order = Order::Run { command: run.command.to_owned(), cwd: FilePath(run.cwd.to_owned()) };
-        connection.send_with(&order, sender.into_blocking_fd()?).await?;
-        let Report::Started { pid, started } = connection.report().await? else {
-            return Err(io::Error::other("it did not say that the command had started").into());
+        let mut begun = match begun {
+            Some(begun) => begun,
+            None => self.connect()?.begin(&run).await?,
         };
-        let logged = intent(StartedProcess { pid, started });
-        connection.send(if logged.is_ok() { &Order::Go } else { &Order::Kill }).await?;
-        let finished = connection.attend(&run, receiver, &mut output).await?;
-        *idle = Some(connection);
+        let logged = match begun.process {
+            Ok(process) => intent(process),
+            Err(reason) => return Err(RunError::NotStarted(reason)),
+        };
+        let connection = &mut begun.connection;
+        let finished = async {
+            connection.send(if logged.is_ok() { &Order::Go } else { &Order::Kill }).await?;
+            connection.attend(&run, begun.printed, &mut output).await
+        };
+        let finished = match finished.await {
+            Ok(finished) => finished,
+            Err(error) if is_lost(&error) => {
+                return Err(logged.map_or_else(RunError::Intent, |()| RunError::Lost));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        *idle = Some(begun.connection);
         logged.map(|()| finished).map_err(RunError::Intent)
     }
 
@@ -177,7 +195,29 @@ struct Connection {
     _process: Child,
 }
 
+/// A command whose process waits to be let go, or the reason why there is none.
+struct Begun {
+    connection: Connection,
+    process: Result<StartedProcess, String>,
+    printed: pipe::Receiver,
+}
+
 impl Connection {
+    /// Has a command's process made, which waits.
+    async fn begin(mut self, run: &Run<'_>) -> io::Result<Begun> {
+        let (sender, printed) = pipe::pipe()?;
+        let order = Order::Run { command: run.command.to_owned(), cwd: FilePath(run.cwd.to_owned()) };
+        self.send_with(&order, sender.into_blocking_fd()?).await?;
+        let process = match self.report().await? {
+            Report::Started { pid, started } => Ok(StartedProcess { pid, started }),
+            Report::NotStarted { reason } => Err(reason),
+            Report::Ended { .. } => {
+                return Err(io::Error::other("it did not say that the command had started"));
+            }
+        };
+        Ok(Begun { connection: self, process, printed })
+    }
+
     async fn send(&mut self, order: &Order) -> io::Result<()> {
         self.socket.write_all(&write_frame(order)?).await
     }
@@ -220,11 +260,11 @@ impl Connection {
         let mut buffer = vec![0; 64 << 10];
         let mut is_open = true;
         let mut cut = None;
-        let (exit, left) = loop {
+        let (exit, left, stuck) = loop {
             tokio::select! {
                 report = self.report() => {
-                    if let Report::Ended { exit, left } = report? {
-                        break (exit, left);
+                    if let Report::Ended { exit, left, stuck } = report? {
+                        break (exit, left, stuck);
                     }
                 }
                 read = printed.read(&mut buffer), if is_open => match read? {
@@ -244,8 +284,14 @@ impl Connection {
         if is_open {
             drain(&mut printed, &mut buffer, output).await?;
         }
-        Ok(Finished { exit, cut, left })
+        Ok(Finished { exit, cut, left, stuck })
     }
+}
+
+/// Whether an error means that the other side is gone.
+fn is_lost(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// Reads what is still in a pipe. Everything that could print more was ended, so its end comes soon; if something got

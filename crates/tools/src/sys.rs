@@ -102,6 +102,20 @@ pub(crate) fn reset_signals() {
     }
 }
 
+/// Closes every descriptor but standard input, output and error: whatever else this program was started with is not for
+/// commands. Old kernels cannot; then it stays open.
+#[cfg(target_os = "linux")]
+pub(crate) fn close_what_was_inherited() {
+    // SAFETY: takes plain values; the caller holds no descriptor beyond the first three.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+}
+
+/// Has ended children wait until they are asked about, even if whoever started this program did not want that of it.
+pub(crate) fn keep_ended_children() {
+    // SAFETY: sets a disposition, takes no pointers.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Has the kernel forget ended children by itself.
 pub(crate) fn ignore_children() {
     // SAFETY: sets a disposition, takes no pointers.
@@ -196,11 +210,16 @@ pub(crate) fn own_proc() -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sees the mounts that `mounts` is a handle of. A process that may not sees those it has.
+/// Sees the mounts that `mounts` is a handle of, from the directory `root` within them. A process that may not sees
+/// those it has.
 #[cfg(target_os = "linux")]
-pub(crate) fn enter_mounts(mounts: BorrowedFd<'_>) {
-    // SAFETY: takes an open descriptor and a plain value.
-    unsafe { libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS) };
+pub(crate) fn enter_mounts(mounts: BorrowedFd<'_>, root: BorrowedFd<'_>) {
+    // SAFETY: these calls take open descriptors, plain values and a string that lives through the call.
+    unsafe {
+        if libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS) == 0 && libc::fchdir(root.as_raw_fd()) == 0 {
+            libc::chroot(c".".as_ptr());
+        }
+    }
 }
 
 /// Lets children live in the pid namespace that `namespace` is a handle of.

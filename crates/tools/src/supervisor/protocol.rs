@@ -33,8 +33,10 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The command's process exists and waits.
     Started { pid: u32, started: u64 },
-    /// It has ended, and so has what it left running.
-    Ended { exit: Exit, left: u32 },
+    /// There is no process for it.
+    NotStarted { reason: String },
+    /// It has ended, and so has what it left running: `left` processes, of which `stuck` could not be ended.
+    Ended { exit: Exit, left: u32, stuck: u32 },
 }
 
 /// How a command ended.

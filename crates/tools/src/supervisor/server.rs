@@ -16,7 +16,11 @@ use crate::sys::{self, Fork};
 /// How long a command may take to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// How long what a command left running may take to end by itself.
+/// How long what a command left running may take to finish its work: the last of a pipe that bash does not wait for,
+/// such as `tee >(sort)`.
+const LAST_WORK: Duration = Duration::from_millis(100);
+
+/// How long it may take to end after it was asked to.
 const LEFT_GRACE: Duration = Duration::from_millis(100);
 
 /// How long the end of killed processes is waited for.
@@ -25,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Serves the agent on the socket that is the standard input, until the agent is gone. Never returns.
 pub(super) fn supervise() -> ! {
     sys::begin_session();
+    sys::keep_ended_children();
+    #[cfg(target_os = "linux")]
+    sys::close_what_was_inherited();
     let socket = rustix::stdio::stdin();
     let nest = Nest::make();
     if let Ok(socket) = socket.try_clone_to_owned() {
@@ -54,7 +61,10 @@ impl Server {
     }
 
     fn run(&mut self, command: &str, cwd: &Path, output: OwnedFd) -> io::Result<()> {
-        let (pid, mut latch) = start(command, cwd, output, &self.nest)?;
+        let (pid, mut latch) = match start(command, cwd, output, &self.nest) {
+            Ok(started) => started,
+            Err(error) => return self.say(&Report::NotStarted { reason: error.to_string() }),
+        };
         let started = sys::stat_of("/proc", pid).map_or(0, |stat| stat.started);
         self.say(&Report::Started { pid, started })?;
         if let Some((Order::Go, _)) = self.order()? {
@@ -62,23 +72,27 @@ impl Server {
         }
         // Without the byte, the end of the pipe tells the command not to begin.
         drop(latch);
-        let exit = self.watch(pid)?;
-        let left = self.nest.empty();
-        self.say(&Report::Ended { exit, left })
+        let (exit, was_cut) = self.watch(pid)?;
+        if !was_cut {
+            self.nest.wait_until_empty(LAST_WORK);
+        }
+        let Emptied { left, stuck } = self.nest.empty();
+        self.say(&Report::Ended { exit, left, stuck })
     }
 
-    /// Waits for a command's shell; ends it when told to, or when the agent is gone.
-    fn watch(&mut self, pid: u32) -> io::Result<Exit> {
+    /// Waits for a command's shell, and says whether it was told to end it. Fails when the agent is gone.
+    fn watch(&mut self, pid: u32) -> io::Result<(Exit, bool)> {
         let process = pidfd(pid)?;
         let mut kill_at: Option<Instant> = None;
         loop {
             let wait = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
             let (has_ended, has_order) = wait_for_either(process.as_fd(), self.socket.as_fd(), wait)?;
             if has_ended {
-                return Ok(match sys::wait_for(pid) {
+                let exit = match sys::wait_for(pid) {
                     sys::Exit::Code(code) => Exit::Code(code),
                     sys::Exit::Signal(signal) => Exit::Signal(signal),
-                });
+                };
+                return Ok((exit, kill_at.is_some()));
             }
             if has_order {
                 match self.order()? {
@@ -132,6 +146,8 @@ enum Nest {
         first: u32,
         /// The mounts in which `/proc` shows the inside.
         mounts: File,
+        /// The root directory within them: not theirs, if this process lives in a changed root.
+        root: File,
         /// The end of this pipe ends the first process.
         _alive: PipeWriter,
     },
@@ -187,32 +203,37 @@ impl Nest {
             sys::wait_for(first);
             return Err(io::Error::other("no /proc of its own"));
         }
-        Ok(Nest::Namespace { first, mounts: File::open(format!("/proc/{first}/ns/mnt"))?, _alive: alive })
+        let mounts = File::open(format!("/proc/{first}/ns/mnt"))?;
+        let root = File::open(format!("/proc/{first}/root"))?;
+        Ok(Nest::Namespace { first, mounts, root, _alive: alive })
     }
 
     /// For a process that was just forked: sees what its kin are to see.
     fn enter(&self) {
         match self {
             #[cfg(target_os = "linux")]
-            Nest::Namespace { mounts, .. } => sys::enter_mounts(mounts.as_fd()),
+            Nest::Namespace { mounts, root, .. } => sys::enter_mounts(mounts.as_fd(), root.as_fd()),
             Nest::Subreaper => {}
         }
     }
 
-    /// Ends whatever lives in it, and says how many processes that were.
-    fn empty(&self) -> u32 {
-        let left = self.alive();
-        if left.is_empty() {
-            return 0;
+    /// Ends whatever lives in it.
+    fn empty(&self) -> Emptied {
+        let left = number(&self.alive());
+        if left == 0 {
+            return Emptied { left, stuck: 0 };
         }
         self.signal(libc::SIGTERM);
         self.wait_until_empty(LEFT_GRACE);
         let until = Instant::now() + PATIENCE;
-        while !self.alive().is_empty() && Instant::now() < until {
+        loop {
+            let stuck = number(&self.alive());
+            if stuck == 0 || Instant::now() >= until {
+                return Emptied { left, stuck };
+            }
+            // Without a pause: what forks as fast as it can must be met by chance.
             self.signal(libc::SIGKILL);
-            self.wait_until_empty(Duration::from_millis(20));
         }
-        u32::try_from(left.len()).unwrap_or(u32::MAX)
     }
 
     fn wait_until_empty(&self, time: Duration) {
@@ -262,6 +283,18 @@ impl Nest {
     }
 }
 
+/// What ending everything in a nest came to, in processes.
+struct Emptied {
+    /// What was there.
+    left: u32,
+    /// What is there still.
+    stuck: u32,
+}
+
+fn number(processes: &[u32]) -> u32 {
+    u32::try_from(processes.len()).unwrap_or(u32::MAX)
+}
+
 /// All processes below one, nearest first.
 fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = sys::pids("/proc")
@@ -292,6 +325,9 @@ fn start(command: &str, cwd: &Path, output: OwnedFd, nest: &Nest) -> io::Result<
             sys::put_at(output.as_raw_fd(), 1);
             sys::put_at(output.as_raw_fd(), 2);
             sys::begin_session();
+            // Should the supervisor be killed, the shell at least goes along where there is no namespace.
+            #[cfg(target_os = "linux")]
+            sys::die_with_parent();
             nest.enter();
             become_command(cwd, gate, &shell, &arguments)
         }
