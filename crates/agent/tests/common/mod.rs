@@ -220,6 +220,17 @@ pub fn request_from_disk(dir: &Path, model: &dyn Model) -> Encoded {
     model.encode(&request(&replayed(dir)))
 }
 
+/// Lets everything else go on until something is the case.
+pub async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it never was so");
+}
+
 /// An interceptor that denies calls of one tool.
 pub struct Denies(pub &'static str);
 
