@@ -57,6 +57,8 @@ pub enum Event {
     },
     /// The runtime added text to the history.
     Notice(Notice),
+    /// Something is not as it should be, and the turn goes on.
+    Warning(String),
     /// A turn ended.
     TurnCompleted(TurnReport),
 }

@@ -131,8 +131,11 @@ impl Turn<'_> {
         let end = self.log.read(|state| state.turn_end(stop_reason, error));
         self.log.append(Body::TurnEnd(end))?;
         self.log.sync()?;
-        // The document is derived: what could not be written now is written at the end of the next turn.
-        let _ = self.log.lock().write_history();
+        let written = self.log.lock().write_history();
+        if let Err(error) = written {
+            // The document is derived: what could not be written now is written at the end of the next turn.
+            (self.setup.on_event)(&Event::Warning(format!("history.json is not up to date: {error}")));
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use std::io::{self, IsTerminal, Read, stderr, stdin};
+use std::io::{self, IsTerminal, Read, stderr, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,7 +21,7 @@ use crate::choose::{latest, session, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::unreadable;
-use crate::output::{inert, out, say, shortened};
+use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
 use json::Line;
@@ -190,7 +190,8 @@ async fn run(
     }
     say_if_cut(&agent, prompt);
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
-        out(&report.text);
+        // What steers a terminal is the user's to see, not the terminal's to obey; a pipe gets the true bytes.
+        out(&if stdout().is_terminal() { inert_lines(&report.text) } else { report.text.clone() });
     }
     say_end(&agent, &report);
     Ok(ExitCode::from(exit_code(&report, code_of(&signal))))

@@ -464,15 +464,21 @@ fn two_signals_end_a_command_that_ignores_them() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "Going on.\n"), "{}", ran.err);
 }
 
-/// L02, L03
+/// L02, L03, D12
 #[test]
 fn after_a_kill_the_call_in_flight_is_told() {
     let machine = Machine::new();
-    machine.script(json!([bash("touch here; setsid sleep 314159 & sleep 314159"), say("Going on.")]));
+    let todos =
+        json!([{ "content": "Look", "status": "completed" }, { "content": "Mend", "status": "in_progress" }]);
+    let plan = json!({ "calls": [{ "name": "todo_write", "arguments": { "todos": todos } }] });
+    let stuck = bash("touch here; setsid sleep 314159 & sleep 314159");
+    machine.script(json!([plan, stuck, say("Going on.")]));
     let mut child = machine.start(&["exec", "x"]);
     machine.wait_for("here");
     child.kill().unwrap();
     child.wait().unwrap();
+    let plan = "[x] Look\n[>] Mend\n\n(1/2 completed)\n";
+    assert_eq!(machine.run(&["plan"]).out, plan);
     let table = machine.run(&["sessions"]).out;
     assert!(table.contains("interrupted"), "{table}");
     let ran = machine.run(&["exec", "--last", "go on"]);
@@ -482,6 +488,7 @@ fn after_a_kill_the_call_in_flight_is_told() {
     }
     let history = machine.run(&["history"]).out;
     assert!(history.contains("Interrupted: the agent ended before this call did."), "{history}");
+    assert_eq!(machine.run(&["plan"]).out, plan);
     let count = machine.entries().len();
     assert!(!machine.run(&["exec", "--last", "again"]).err.contains("in flight"), "told once");
     assert!(machine.entries().len() > count);

@@ -88,8 +88,10 @@ fn spelled(text: &str) -> Option<Duration> {
     total.and_then(seconds)
 }
 
+/// A count of seconds; one that is too large to be meant is as long as any wait.
 fn seconds(seconds: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(seconds).ok()
+    const LONGEST: f64 = 1e9;
+    Duration::try_from_secs_f64(seconds.min(LONGEST)).ok()
 }
 
 fn reset(millis: &str, now: Timestamp) -> Option<Duration> {

@@ -444,8 +444,12 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut unfinished = path.to_owned().into_os_string();
     unfinished.push(".new");
     let unfinished = PathBuf::from(unfinished);
-    write_private(&unfinished, bytes, false)?;
-    fs::rename(&unfinished, path)
+    let written = write_private(&unfinished, bytes, false).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// A new file outlives a loss of power only if the folders that name it do.

@@ -762,3 +762,27 @@ fn the_format_is_what_it_was() {
     let text = [fs::read(segment(dir, 1)).unwrap(), fs::read(segment(dir, 2)).unwrap()].concat();
     insta::assert_snapshot!(String::from_utf8(text).unwrap());
 }
+
+/// D10: a log that was removed, or that another program wrote to, is not written on, and a removed lock file lets no
+/// second writer in.
+#[test]
+fn what_happens_to_the_files_under_a_writer_is_noticed() {
+    let home = common::temp_dir();
+    let mut log = common::create(home.path(), 1);
+    let path = log.dir().join("0001.jsonl");
+    fs::remove_file(log.dir().join("lock")).unwrap();
+    let second = Log::open(log.dir(), Durability::Always, common::now());
+    assert!(matches!(second, Err(OpenError::InUse { .. })));
+
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], b"a stranger's line\n"].concat()).unwrap();
+    let error = log.append(common::prompt("one"), common::now()).unwrap_err();
+    assert!(error.to_string().contains("another program changed the file"), "{error}");
+    fs::write(&path, &whole).unwrap();
+    log.append(common::prompt("two"), common::now()).unwrap();
+
+    fs::remove_file(&path).unwrap();
+    let error = log.append(common::prompt("three"), common::now()).unwrap_err();
+    assert!(error.to_string().contains("was removed"), "{error}");
+    drop(home);
+}

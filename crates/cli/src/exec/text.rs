@@ -18,6 +18,7 @@ pub(crate) fn show(event: &Event) {
         Event::ToolCompleted { result, .. } if result.outcome == Outcome::Denied => {
             say(&format!("denied: {}", inert(&result.summary)));
         }
+        Event::Warning(message) => say(&format!("warning: {}", inert(message))),
         Event::Retry { class, message, delay } => say(&format!(
             "retrying in {:.1} s ({}): {}",
             delay.as_secs_f64(),

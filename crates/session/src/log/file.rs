@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::Durability;
@@ -60,8 +60,12 @@ impl LogFile {
     }
 
     /// Writes a line. If that fails it is cut off again and tried once more; then nothing of it remains.
+    ///
+    /// A file that was removed, cut or written by another is not written on: what is put there would be lost, or would
+    /// put itself in the place of what is there.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         self.cut_rest()?;
+        self.check_untouched()?;
         if let Err(_first) = self.write(line) {
             self.has_rest = true;
             self.cut_rest()?;
@@ -89,6 +93,22 @@ impl LogFile {
             self.sync_data()?;
         }
         self.unsynced.clear();
+        Ok(())
+    }
+
+    fn check_untouched(&self) -> io::Result<()> {
+        let found = self.file.metadata()?;
+        if found.nlink() == 0 {
+            return Err(io::Error::other("the file was removed while the session was open"));
+        }
+        if found.len() != self.len {
+            let why = format!(
+                "another program changed the file while the session was open: it has {} bytes, not {}",
+                found.len(),
+                self.len
+            );
+            return Err(io::Error::other(why));
+        }
         Ok(())
     }
 

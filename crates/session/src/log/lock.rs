@@ -22,6 +22,8 @@ pub struct Holder {
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
+    /// The folder is locked too, so that a removed lock file lets no second writer in.
+    _folder: File,
 }
 
 #[derive(Debug)]
@@ -36,16 +38,19 @@ impl Lock {
         let open =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = open.map_err(LockError::Io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut file))),
-            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        let folder = File::open(dir).map_err(LockError::Io)?;
+        for locked in [file.try_lock(), folder.try_lock()] {
+            match locked {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut file))),
+                Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
+            }
         }
         let holder = Holder { pid: std::process::id(), started: now.to_string() };
         // The name of the holder is a courtesy to whoever is refused: the lock holds without it, on a full disk too.
         let _ = file.set_len(0);
         let _ = serde_json::to_vec(&holder).map(|text| file.write_all(&text));
-        Ok(Lock { _file: file })
+        Ok(Lock { _file: file, _folder: folder })
     }
 }
 
