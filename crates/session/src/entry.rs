@@ -51,7 +51,7 @@ pub enum Body {
     Session(SessionHeader),
     /// The world as the model is told of it; one in every segment.
     World(World),
-    /// What an earlier segment hands on; second in every segment but the first.
+    /// What an earlier segment hands on; fourth in every segment but the first.
     Checkpoint(Box<Checkpoint>),
     /// Which model answers from here on.
     Model(ModelChoice),
