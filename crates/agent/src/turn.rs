@@ -56,11 +56,11 @@ impl Turn<'_> {
                 StepEnd::Cancelled if is_out_of_time => return Ok((StopReason::MaxTime, None)),
                 StepEnd::Cancelled => return Ok((StopReason::Cancelled, None)),
                 StepEnd::Failed(failure) => return Ok((StopReason::Error, Some(failure))),
-                StepEnd::Answered(finish) => match self.after_answer(finish, &mut continuations)? {
-                    Some(stop_reason) => return Ok((stop_reason, None)),
-                    None if number >= self.setup.max_steps => return Ok((StopReason::MaxSteps, None)),
-                    None => {}
-                },
+                StepEnd::Answered(finish) => {
+                    if let Some(stop_reason) = self.after_answer(finish, number, &mut continuations)? {
+                        return Ok((stop_reason, None));
+                    }
+                }
                 StepEnd::Continue => {
                     if self.is_failing_repeatedly() {
                         return Ok((StopReason::RepeatedFailure, None));
@@ -98,6 +98,7 @@ impl Turn<'_> {
     fn after_answer(
         &self,
         finish: Finish,
+        number: u64,
         continuations: &mut u32,
     ) -> Result<Option<StopReason>, AppendError> {
         match finish {
@@ -111,6 +112,10 @@ impl Turn<'_> {
         };
         if *continuations >= most || !self.setup.plan_is_on() {
             return Ok(Some(StopReason::PlanUnfinished));
+        }
+        // Tested before the notice, which would else stand in front of the next prompt.
+        if number >= self.setup.max_steps {
+            return Ok(Some(StopReason::MaxSteps));
         }
         *continuations += 1;
         let notice = Notice { about: NoticeKind::Continuation, text: continuation_text(&plan) };

@@ -12,8 +12,8 @@ use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
     Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, Grant, InboxMessage, InstructionMark, Lane,
-    ModelChoice, Notice, NoticeKind, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd, UserPrompt,
-    World,
+    ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd,
+    UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
@@ -467,7 +467,10 @@ fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
 fn unknown_that_matters(body: &Body) -> Option<&str> {
     match body {
         Body::Unknown(unknown) if unknown.must => Some(&unknown.kind),
-        Body::Session(header) if header.format > FORMAT => Some(body.kind()),
+        // Under an older projection the requests of this session would change.
+        Body::Session(header) if header.format > FORMAT || header.projection > PROJECTION => {
+            Some(body.kind())
+        }
         _ => None,
     }
 }
