@@ -24,8 +24,8 @@ pub trait Decoder: Send {
     fn close(self, close: Close) -> Attempt;
 }
 
-/// What an event brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an event brought; the later in this list, the nearer the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Nothing of the answer: a ping, an empty piece.
     Nothing,
@@ -97,8 +97,8 @@ impl<D: Decoder> Feed<D> {
         }
         let mut brought = Progress::Nothing;
         let Feed { decoder, framing, .. } = self;
-        framing.push(bytes, &mut |name, data| brought = later(brought, decoder.event(name, data, on_delta)));
-        self.progress = later(self.progress, brought);
+        framing.push(bytes, &mut |name, data| brought = brought.max(decoder.event(name, data, on_delta)));
+        self.progress = self.progress.max(brought);
         brought
     }
 
@@ -126,14 +126,4 @@ impl<D: Decoder> Feed<D> {
         }
         self.decoder.close(close)
     }
-}
-
-fn later(one: Progress, other: Progress) -> Progress {
-    let rank = |progress| match progress {
-        Progress::Nothing => 0,
-        Progress::Content => 1,
-        Progress::Finished => 2,
-        Progress::Done => 3,
-    };
-    if rank(other) > rank(one) { other } else { one }
 }
