@@ -24,6 +24,7 @@ pub mod gemini;
 pub mod script;
 
 pub use chat::ChatModel;
+pub use gemini::GeminiModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use script::{ScriptError, ScriptModel};
 pub use settings::{ModelSettings, Secret, SettingsError};

@@ -5,7 +5,8 @@
 //! event that the end of the stream leaves open is taken, and a JSON object that begins a line outside any field is an
 //! event, over however many lines it goes, which is how Gemini reports an error in a stream that began.
 
-const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The byte order mark, which may stand before anything.
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The state between two pieces of a stream.
 #[derive(Debug, Default)]

@@ -354,11 +354,18 @@ fn a_whole_json_answer_is_decoded_too() {
 
 #[test]
 fn an_answer_without_bounds_is_cut() {
-    let mut feed = Feed::new(ChatDecoder::default());
-    let comment = format!(":{}\n", "x".repeat(1024 * 1024));
-    let brought: Vec<Progress> = (0..260).map(|_| feed.push(comment.as_bytes(), &mut |_| {})).collect();
-    assert_eq!(brought.iter().filter(|progress| **progress == Progress::Done).count(), 1);
-    assert_eq!(class(&feed.close(Close::End, &mut |_| {})), Some(ErrorClass::CutStream));
+    let comment = format!(":{}\n", "x".repeat(1024 * 1024 - 2));
+    let piece = " ".repeat(1024 * 1024);
+    for (begin, more, megabytes) in [(": ping\n", comment, 64), ("{", piece, 16)] {
+        let mut feed = Feed::new(ChatDecoder::default());
+        feed.push(begin.as_bytes(), &mut |_| {});
+        let pushes = (1..100).find(|_| {
+            feed.push(more.as_bytes(), &mut |_| {});
+            feed.is_too_long()
+        });
+        assert_eq!(pushes, Some(megabytes), "{begin}");
+        assert_eq!(class(&feed.close(Close::End, &mut |_| {})), Some(ErrorClass::CutStream));
+    }
 }
 
 /// Parts of answers, whole and broken, that the property puts together.
