@@ -87,6 +87,10 @@ impl GeminiDecoder {
     /// Takes chunks one after another, in an array or not.
     fn chunks(&mut self, json: &str, on_delta: &mut OnDelta<'_>) -> Progress {
         let mut brought = Progress::Nothing;
+        // Nothing of worth follows an error.
+        if self.failure.is_some() {
+            return Progress::Done;
+        }
         for value in raw::values(json) {
             let Some(chunk) = value.and_then(Fields::of) else {
                 // What breaks once the answer is whole takes nothing from it.
