@@ -262,6 +262,29 @@ fn what_is_not_known_is_passed_over() {
     assert_eq!((attempt.ended, attempt.usage), (Ended::Complete, None));
 }
 
+/// The longest answers come in very many pieces: none may cost a look at all those before it.
+#[test]
+fn many_pieces_are_as_fast_as_few() {
+    let mut feed = Feed::new(GeminiDecoder::default());
+    let mut push = |chunk: Value| {
+        feed.push(format!("data: {chunk}\r\n\r\n").as_bytes(), &mut |_| {});
+    };
+    push(parts(json!([{"functionCall": {"name": "write", "willContinue": true}}])));
+    for place in 0..8_000 {
+        let piece = json!({"partialArgs": [
+            {"jsonPath": "$.content", "stringValue": "{}".repeat(20), "willContinue": true},
+            {"jsonPath": format!("$.list[{place}]"), "numberValue": place},
+        ], "willContinue": true});
+        push(parts(json!([{"functionCall": piece}, {"text": "a"}, {"text": "t", "thoughtSignature": "s"}])));
+    }
+    push(finish("STOP"));
+    let attempt = feed.close(Close::End, &mut |_| {});
+    let Some(Content::Call(call)) = attempt.content.first() else { panic!("no call") };
+    let arguments = mainstay_session::arguments::parse_arguments(&call.arguments).unwrap();
+    assert_eq!(arguments["content"].as_str().unwrap().len(), 8_000 * 40);
+    assert_eq!(arguments["list"].as_array().unwrap().len(), 8_000);
+}
+
 /// Parts of answers, whole and broken, that the property puts together.
 const PARTS: &[&[u8]] = &[
     b"data: ",

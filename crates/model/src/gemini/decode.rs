@@ -23,8 +23,8 @@ use crate::raw::{self, Fields, Pieces};
 #[derive(Debug, Default)]
 pub struct GeminiDecoder {
     blocks: Vec<Block>,
-    /// Whether the arguments of the last call go on.
-    is_call_open: bool,
+    /// The place of the call whose arguments go on.
+    open_call: Option<usize>,
     usage: Counts,
     finish: Option<String>,
     finish_message: String,
@@ -215,13 +215,14 @@ impl GeminiDecoder {
         signature: Option<&str>,
         on_delta: &mut OnDelta<'_>,
     ) -> bool {
-        let was_open = std::mem::replace(&mut self.is_call_open, piece.get("willContinue") == Some("true"));
-        let last = self.blocks.iter_mut().rev().find_map(|block| match block {
-            Block::Call(call) => Some(call),
-            Block::Text(_) | Block::Thought(_) | Block::Whole(_) => None,
-        });
-        if let Some(open) = last.filter(|call| was_open && call.is_continued_by(piece)) {
-            open.add(piece, signature);
+        let goes_on = piece.get("willContinue") == Some("true");
+        let open = self.open_call.take();
+        if let Some(place) = open
+            && let Some(Block::Call(call)) = self.blocks.get_mut(place)
+            && call.is_continued_by(piece)
+        {
+            call.add(piece, signature);
+            self.open_call = goes_on.then_some(place);
             return true;
         }
         if signature.is_none()
@@ -235,6 +236,7 @@ impl GeminiDecoder {
         if !call.name().is_empty() {
             on_delta(Delta::CallStarted(call.name()));
         }
+        self.open_call = goes_on.then_some(self.blocks.len());
         self.blocks.push(Block::Call(call));
         true
     }
