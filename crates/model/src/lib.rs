@@ -18,6 +18,7 @@ pub mod decoder;
 mod sse;
 mod http;
 pub mod chat;
+pub mod anthropic;
 pub mod script;
 
 pub use chat::ChatModel;

@@ -1,0 +1,5 @@
+//! Anthropic Messages.
+//!
+//! [`decode`] reads what servers really send.
+
+pub mod decode;
