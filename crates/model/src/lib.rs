@@ -23,6 +23,7 @@ pub mod chat;
 pub mod anthropic;
 pub mod script;
 
+pub use anthropic::AnthropicModel;
 pub use chat::ChatModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use script::{ScriptError, ScriptModel};

@@ -1,100 +1,96 @@
-//! Decodes the recorded answers of Anthropic Messages servers in `../shared/wire` and compares with what they say.
-//!
-//! The recordings are no part of this repository. Without them the tests pass with a note, but not in CI.
+//! Decodes the recorded answers of real servers over Anthropic Messages and compares with what they say.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "the helpers of tests are tests")]
 
-use std::path::PathBuf;
+mod common;
 
+use std::borrow::Cow;
+
+use common::anthropic_rules::check_anthropic;
+use common::recorded::{
+    body, class_named, compare_answers_with, compare_refusals, decode, digest, folder, recordings, usage_of,
+};
 use mainstay_model::anthropic::decode::AnthropicDecoder;
-use mainstay_model::decoder::{Close, Feed};
-use mainstay_model::{Attempt, Delta};
-use mainstay_session::arguments::parse_arguments;
-use mainstay_session::message::{Content, Ended, ErrorClass, Finish, Usage};
+use mainstay_model::{AnthropicModel, Attempt, Model, ModelSettings};
+use mainstay_session::arguments::{object_or_empty, parse_arguments};
+use mainstay_session::message::{Content, Ended, Finish};
+use mainstay_session::request::{Block, Message, Request};
 use serde_json::{Value, json};
 
 /// D17, H01, H04, H06, H08, H09, H10, H14, I01
 #[test]
 fn every_recorded_answer_decodes_to_what_it_says_however_it_is_cut() {
-    let mut wrong = Vec::new();
-    let mut passed = 0;
+    compare_answers_with("anthropic", AnthropicDecoder::default, differences);
+}
+
+#[tokio::test]
+async fn every_recorded_refusal_is_understood() {
+    let model = |base_url| AnthropicModel::new(ModelSettings::new("p", "m", base_url, 8_000)).unwrap();
+    compare_refusals("anthropic", model).await;
+}
+
+/// I01, D19: an answer goes back as the real server took it back in the recorded request of the next turn.
+#[test]
+fn recorded_answers_go_back_as_the_provider_took_them() {
+    let entries = recordings();
+    for next in entries.iter().filter(|entry| entry["api"] == "anthropic" && !entry["follows"].is_null()) {
+        let before = format!("{}.", next["follows"].as_str().unwrap());
+        let is_before = |entry: &&Value| entry["file"].as_str().unwrap().starts_with(&before);
+        let (attempt, _) =
+            decode(AnthropicDecoder::default(), &[&body(entries.iter().find(is_before).unwrap())]);
+        let request = std::fs::read(folder().join(next["request"].as_str().unwrap())).unwrap();
+        let mut request: Value = serde_json::from_slice(&request).unwrap();
+        assert_eq!(sent_back(&attempt), request["messages"][1].take(), "{}", next["file"]);
+    }
+}
+
+/// What is never sent from here: documents, the provider's own tools, the beginning of an answer.
+const FOREIGN: &[&str] = &["citations-null-start", "pause-turn", "tool-search", "stop-sequence"];
+
+/// The rules hold for what real servers took, as far as it is written as it is here: content in lists.
+#[test]
+fn requests_that_were_taken_keep_the_rules() {
+    let (mut checked, mut wrong) = (0, Vec::new());
     for entry in recordings().iter().filter(|entry| entry["api"] == "anthropic" && entry["status"] == 200) {
-        let body = body(entry);
-        let before = wrong.len();
-        let (whole, shown) = decode(&[&body]);
-        let differences = differences(entry, &whole, &shown);
-        wrong.extend(differences.into_iter().map(|what| format!("{}: {what}", entry["file"])));
-        let mut cuts = vec![("recorded", recorded_chunks(entry, &body)), ("bytes", body.chunks(1).collect())];
-        cuts.extend((1..=3).map(|seed| ("random", random_chunks(seed, &body))));
-        for (name, chunks) in cuts {
-            if decode(&chunks) != (whole.clone(), shown.clone()) {
-                wrong.push(format!("{}: differs when cut into {name} pieces", entry["file"]));
+        let is_own = |file: &&str| !FOREIGN.iter().any(|name| file.contains(name));
+        let Some(file) = entry["request"].as_str().filter(is_own) else { continue };
+        let body: Value = serde_json::from_slice(&std::fs::read(folder().join(file)).unwrap()).unwrap();
+        let messages = body["messages"].as_array().unwrap();
+        if messages.iter().all(|message| message["content"].is_array()) {
+            match check_anthropic(&body) {
+                Ok(()) => checked += 1,
+                Err(why) => wrong.push(format!("{file}: {why}")),
             }
         }
-        passed += usize::from(wrong.len() == before);
     }
-    eprintln!("{passed} recorded answers over Anthropic Messages decoded as they should");
+    eprintln!("{checked} recorded requests keep the rules");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/wire")
-}
-
-fn recordings() -> Vec<Value> {
-    match std::fs::read_to_string(folder().join("MANIFEST.jsonl")) {
-        Ok(manifest) => manifest.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
-        Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "the recordings must be there in CI: {error}");
-            eprintln!("the recordings in ../shared/wire are absent: nothing is compared");
-            Vec::new()
-        }
-    }
-}
-
-fn body(entry: &Value) -> Vec<u8> {
-    std::fs::read(folder().join(entry["file"].as_str().unwrap())).unwrap()
-}
-
-/// The attempt and everything that was shown.
-fn decode(chunks: &[&[u8]]) -> (Attempt, String) {
-    let mut feed = Feed::new(AnthropicDecoder::default());
-    let mut shown = String::new();
-    let mut show = |delta: Delta<'_>| match delta {
-        Delta::Text(text) | Delta::Reasoning(text) => shown.push_str(text),
-        Delta::CallStarted(name) => shown.push_str(&format!("[{name}]")),
-    };
-    for chunk in chunks {
-        feed.push(chunk, &mut show);
-    }
-    let attempt = feed.close(Close::End, &mut show);
-    (attempt, shown)
-}
-
-fn recorded_chunks<'a>(entry: &Value, body: &'a [u8]) -> Vec<&'a [u8]> {
-    let mut rest = body;
-    let mut chunks = Vec::new();
-    for length in entry["chunks"].as_array().into_iter().flatten() {
-        let (chunk, left) = rest.split_at(usize::try_from(length.as_u64().unwrap()).unwrap().min(rest.len()));
-        chunks.push(chunk);
-        rest = left;
-    }
-    chunks.push(rest);
-    chunks
-}
-
-fn random_chunks(seed: u64, body: &[u8]) -> Vec<&[u8]> {
-    let mut state = seed;
-    let mut rest = body;
-    let mut chunks = Vec::new();
-    while !rest.is_empty() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let length = usize::try_from(state >> 33).unwrap() % 97 + 1;
-        let (chunk, left) = rest.split_at(length.min(rest.len()));
-        chunks.push(chunk);
-        rest = left;
-    }
-    chunks
+/// The message that an answer becomes in the next request.
+fn sent_back(attempt: &Attempt) -> Value {
+    let model = AnthropicModel::new(ModelSettings::new("p", "m", "http://127.0.0.1:1/v1", 200_000)).unwrap();
+    let blocks: Vec<Block<'_>> = attempt
+        .content
+        .iter()
+        .map(|content| match content {
+            Content::Text { text } => Block::Text(Cow::Borrowed(text)),
+            Content::Reasoning { text, opaque } => Block::Reasoning { text, opaque: opaque.as_deref() },
+            Content::Opaque { raw } => Block::Opaque(raw),
+            Content::Call(call) => Block::Call {
+                id: &call.id,
+                name: &call.name,
+                arguments: object_or_empty(&call.arguments),
+                opaque: call.opaque.as_deref(),
+            },
+        })
+        .collect();
+    let told = Message::User { text: Cow::Borrowed("go"), pictures: Vec::new() };
+    let messages = vec![told, Message::Answer { model: model.name(), blocks }];
+    let encoded = model.encode(&Request { system: "", tools: &[], messages, previous: None });
+    let body =
+        String::from_utf8(encoded.body).unwrap().replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
+    serde_json::from_str::<Value>(&body).unwrap()["messages"][1].take()
 }
 
 /// What was read, in the form of the manifest's `expect`.
@@ -172,7 +168,7 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
     for name in ["tool_calls", "server_items", "blocks", "opaque"] {
         compare(name, told[name].to_string(), expect[name].to_string());
     }
-    compare("usage", format!("{:?}", attempt.usage), format!("{:?}", usage_of(&expect["usage"])));
+    compare("usage", format!("{:?}", attempt.usage), format!("{:?}", usage_of(entry)));
     // What was shown of a message that never ended cannot be taken back.
     if !entry["quirks"].as_array().unwrap().contains(&json!("second-message-start-restarted")) {
         compare("what was shown", shown.to_owned(), all_text(attempt));
@@ -207,26 +203,6 @@ fn all_text(attempt: &Attempt) -> String {
     attempt.content.iter().map(shown).collect()
 }
 
-fn digest(text: &str, expected: &Value) -> String {
-    if !expected.is_object() {
-        return Value::from(text).to_string();
-    }
-    use sha2::Digest;
-    let hash: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({"chars": text.chars().count(), "bytes": text.len(), "sha256": hash}).to_string()
-}
-
-fn class_named(name: &str) -> ErrorClass {
-    match name {
-        "auth" => ErrorClass::Credentials,
-        "rate_limit" => ErrorClass::Rate,
-        "overloaded" => ErrorClass::Overload,
-        "context_length" => ErrorClass::Overflow,
-        "invalid_request" | "not_found" => ErrorClass::BadRequest,
-        other => panic!("unknown class {other}"),
-    }
-}
-
 fn finish_of(expect: &Value) -> Finish {
     match expect["stop"].as_str().unwrap() {
         "end_turn" | "stop_sequence" => Finish::EndTurn,
@@ -236,13 +212,4 @@ fn finish_of(expect: &Value) -> Finish {
         "pause" => Finish::Unknown,
         other => panic!("no recorded answer stopped for `{other}` before"),
     }
-}
-
-fn usage_of(usage: &Value) -> Option<Usage> {
-    let count = |name: &str| usage[name].as_u64();
-    (count("input").is_some() || count("output").is_some()).then(|| Usage {
-        input_tokens: count("input_total").unwrap_or(0),
-        cached_tokens: count("cache_read").unwrap_or(0),
-        output_tokens: count("output").unwrap_or(0),
-    })
 }
