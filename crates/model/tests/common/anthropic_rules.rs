@@ -67,7 +67,8 @@ fn system(system: &Value) -> Check {
 
 /// <https://platform.claude.com/docs/en/api/messages/create>: `user` and `assistant` alternate, the first is the user's.
 /// The last is the user's too: "This model does not support assistant message prefill. The conversation must end with a
-/// user message." Earlier models take it, but "final assistant content cannot end with trailing whitespace".
+/// user message" (<https://github.com/cortexkit/magic-context/issues/511>). Earlier models take it, but "final assistant content cannot end with trailing whitespace"
+/// (<https://github.com/tailcallhq/forgecode/issues/1872>).
 fn roles(messages: &[Value]) -> Check {
     for (place, message) in messages.iter().enumerate() {
         let role = if place % 2 == 0 { "user" } else { "assistant" };

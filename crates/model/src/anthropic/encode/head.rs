@@ -17,8 +17,7 @@ pub(super) fn head(settings: &ModelSettings) -> String {
     let max_tokens = settings.max_output.unwrap_or_else(|| MAX_TOKENS.min(settings.context_window / 4));
     let mut fields = vec![("max_tokens".to_owned(), Some(Value::from(max_tokens)))];
     fields.push(("temperature".to_owned(), settings.temperature.map(Value::from)));
-    let effort = settings.effort.as_deref();
-    fields.extend(effort.map(|effort| thinking(&settings.name, effort, max_tokens)).unwrap_or_default());
+    fields.extend(thinking(&settings.name, settings.effort.as_deref(), max_tokens));
     for (name, value) in &settings.extra_body {
         if matches!(name.as_str(), "model" | "messages" | "tools" | "system" | "stream") {
             continue;
@@ -38,42 +37,58 @@ pub(super) fn head(settings: &ModelSettings) -> String {
 /// How an effort is said.
 ///
 /// Since Claude 4.6 the model itself decides how long it thinks, and the effort is told in words
-/// (<https://platform.claude.com/docs/en/build-with-claude/effort>); without a summary it would think in silence. Earlier
-/// models, and other servers, take a budget in tokens, which must be smaller than the answer's limit
+/// (<https://platform.claude.com/docs/en/build-with-claude/effort>). Since Claude 5 it thinks unasked and in silence, and
+/// what it says between calls stands in its thinking too, so a summary is asked for
+/// (<https://platform.claude.com/docs/en/build-with-claude/thinking>). Earlier models, and other servers, take a budget in
+/// tokens, which must be smaller than the answer's limit
 /// (<https://platform.claude.com/docs/en/build-with-claude/extended-thinking>).
-fn thinking(model: &str, effort: &str, max_tokens: u64) -> Vec<(String, Option<Value>)> {
+fn thinking(model: &str, effort: Option<&str>, max_tokens: u64) -> Vec<(String, Option<Value>)> {
     let field = |name: &str, value| (name.to_owned(), Some(value));
-    if effort == "none" {
-        return vec![field("thinking", json!({"type": "disabled"}))];
+    let adaptive = || field("thinking", json!({"type": "adaptive", "display": "summarized"}));
+    match (generation(model), effort) {
+        (Generation::Unasked, None) => vec![adaptive()],
+        (Generation::Budget | Generation::Adaptive, None) => Vec::new(),
+        (_, Some("none")) => vec![field("thinking", json!({"type": "disabled"}))],
+        (Generation::Adaptive | Generation::Unasked, Some(effort)) => {
+            vec![adaptive(), field("output_config", json!({"effort": effort}))]
+        }
+        (Generation::Budget, Some(effort)) => {
+            let budget = match effort {
+                "minimal" | "low" => 2_048,
+                "medium" => 8_192,
+                _ => 16_384,
+            };
+            let budget = budget.min(max_tokens / 2);
+            let enabled = || field("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+            (budget >= LEAST_BUDGET).then(enabled).into_iter().collect()
+        }
     }
-    if is_adaptive(model) {
-        return vec![
-            field("thinking", json!({"type": "adaptive", "display": "summarized"})),
-            field("output_config", json!({"effort": effort})),
-        ];
-    }
-    let budget = match effort {
-        "minimal" | "low" => 2_048,
-        "medium" => 8_192,
-        _ => 16_384,
-    };
-    let budget = budget.min(max_tokens / 2);
-    if budget < LEAST_BUDGET {
-        return Vec::new();
-    }
-    vec![field("thinking", json!({"type": "enabled", "budget_tokens": budget}))]
 }
 
-/// Whether a model takes an effort in words. Its name tells: `claude-opus-4-6`, `claude-3-7-sonnet-20250219`.
-fn is_adaptive(model: &str) -> bool {
-    let is_claude = model.contains("claude");
+/// How a model is told to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generation {
+    /// With a budget in tokens, if at all.
+    Budget,
+    /// With an effort in words, if at all.
+    Adaptive,
+    /// With an effort in words, and it thinks without being told.
+    Unasked,
+}
+
+/// The name tells: `claude-opus-4-6`, `claude-3-7-sonnet-20250219`.
+fn generation(model: &str) -> Generation {
+    if !model.contains("claude") {
+        return Generation::Budget;
+    }
     let mut numbers = model
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|part| part.len() <= 2)
         .filter_map(|part| part.parse::<u32>().ok());
-    match numbers.next() {
-        Some(major) => is_claude && (major, numbers.next().unwrap_or(0)) >= (4, 6),
-        None => is_claude,
+    match numbers.next().map(|major| (major, numbers.next().unwrap_or(0))) {
+        Some(version) if version < (4, 6) => Generation::Budget,
+        Some((..5, _)) | None => Generation::Adaptive,
+        Some(_) => Generation::Unasked,
     }
 }
 
@@ -82,23 +97,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_models_name_tells_how_an_effort_is_said() {
-        for model in [
-            "claude-opus-4-6",
-            "claude-sonnet-5-20260630",
-            "claude-opus-4.7",
-            "claude-fable-5-1",
-            "my-claude",
+    fn the_models_name_tells_how_it_is_told_to_think() {
+        for (model, expected) in [
+            ("claude-3-7-sonnet-20250219", Generation::Budget),
+            ("claude-sonnet-4-20250514", Generation::Budget),
+            ("claude-opus-4-5-20251101", Generation::Budget),
+            ("MiniMax-M2.7", Generation::Budget),
+            ("claude-opus-4-6", Generation::Adaptive),
+            ("claude-opus-4.7", Generation::Adaptive),
+            ("my-claude", Generation::Adaptive),
+            ("claude-sonnet-5-20260630", Generation::Unasked),
+            ("claude-fable-5-1", Generation::Unasked),
         ] {
-            assert!(is_adaptive(model), "{model}");
-        }
-        for model in [
-            "claude-3-7-sonnet-20250219",
-            "claude-sonnet-4-20250514",
-            "claude-opus-4-5-20251101",
-            "MiniMax-M2.7",
-        ] {
-            assert!(!is_adaptive(model), "{model}");
+            assert_eq!(generation(model), expected, "{model}");
         }
     }
 
@@ -106,7 +117,7 @@ mod tests {
     fn what_must_be_said_is_said_and_what_the_user_says_wins() {
         let head_of = |change: &dyn Fn(&mut ModelSettings)| {
             let mut settings =
-                ModelSettings::new("anthropic", "claude-opus-5", "https://x.invalid/v1", 200_000);
+                ModelSettings::new("anthropic", "claude-opus-4-8", "https://x.invalid/v1", 200_000);
             change(&mut settings);
             let head = head(&settings);
             head[r#"{"model":""#.len()..].split_once(r#""stream":true,"#).unwrap().1.to_owned()
@@ -135,6 +146,9 @@ mod tests {
             r#""max_tokens":4096,"thinking":{"budget_tokens":2048,"type":"enabled"},"#
         );
         assert_eq!(effort("claude-sonnet-4-5", "high", Some(2_000)), r#""max_tokens":2000,"#);
+        let unasked = r#""max_tokens":32000,"thinking":{"display":"summarized","type":"adaptive"},"#;
+        assert_eq!(head_of(&|s| s.name = "claude-opus-5".to_owned()), unasked);
+        assert_eq!(head_of(&|s| s.name = "MiniMax-M2.7".to_owned()), r#""max_tokens":32000,"#);
         assert_eq!(
             effort("claude-opus-5", "none", None),
             r#""max_tokens":32000,"thinking":{"type":"disabled"},"#
