@@ -20,8 +20,10 @@ mod http;
 mod json;
 mod call_ids;
 pub mod chat;
+pub mod anthropic;
 pub mod script;
 
+pub use anthropic::AnthropicModel;
 pub use chat::ChatModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use script::{ScriptError, ScriptModel};
