@@ -18,6 +18,7 @@ pub mod decoder;
 mod sse;
 mod http;
 pub mod chat;
+pub mod responses;
 pub mod script;
 
 pub use chat::ChatModel;
