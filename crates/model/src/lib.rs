@@ -25,5 +25,6 @@ pub mod script;
 
 pub use chat::ChatModel;
 pub use model::{Attempt, Delta, Encoded, Model};
+pub use responses::ResponsesModel;
 pub use script::{ScriptError, ScriptModel};
 pub use settings::{ModelSettings, Secret, SettingsError};

@@ -1,118 +1,26 @@
-//! Decodes the recorded answers of real providers in `../shared/wire` and compares with what they say.
-//!
-//! The recordings are no part of this repository. Without them the tests pass with a note, but not in CI.
+//! Decodes the recorded answers of real servers over Responses and compares with what they say.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
-use std::path::PathBuf;
+mod common;
 
-use mainstay_model::decoder::{Close, Feed};
+use common::recorded::{class_named, compare_answers_by, compare_refusals, digest, finish_of, shown_calls};
 use mainstay_model::responses::decode::ResponsesDecoder;
-use mainstay_model::{Attempt, Delta};
+use mainstay_model::{Attempt, ModelSettings, ResponsesModel};
 use mainstay_session::arguments::parse_arguments;
-use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
+use mainstay_session::message::{Content, Ended, Finish, Usage};
 use serde_json::Value;
 
 /// D17, H01, H04, H05, H06, H07, H08, H09, H10, H14, I01
 #[test]
 fn every_recorded_answer_decodes_to_what_it_says_however_it_is_cut() {
-    let entries = recordings();
-    let mut wrong = Vec::new();
-    let answers = entries.iter().filter(|entry| entry["api"] == "responses" && entry["status"] == 200);
-    let mut passed = 0;
-    for entry in answers {
-        let body = body(entry);
-        let before = wrong.len();
-        let (whole, shown) = decode(&[&body]);
-        wrong.extend(
-            differences(entry, &whole, &shown).into_iter().map(|what| format!("{}: {what}", entry["file"])),
-        );
-        let mut cuts = vec![("recorded", recorded_chunks(entry, &body)), ("bytes", body.chunks(1).collect())];
-        cuts.extend((1..=3).map(|seed| ("random", random_chunks(seed, &body))));
-        for (name, chunks) in cuts {
-            let again = decode(&chunks);
-            if again != (whole.clone(), shown.clone()) {
-                wrong.push(format!("{}: differs when cut into {name} pieces", entry["file"]));
-            }
-        }
-        passed += usize::from(wrong.len() == before);
-    }
-    eprintln!("{passed} recorded answers over Responses decoded as they should");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    compare_answers_by("responses", ResponsesDecoder::default, differences);
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/wire")
-}
-
-fn recordings() -> Vec<Value> {
-    match std::fs::read_to_string(folder().join("MANIFEST.jsonl")) {
-        Ok(manifest) => manifest.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
-        Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "the recordings must be there in CI: {error}");
-            eprintln!("the recordings in ../shared/wire are absent: nothing is compared");
-            Vec::new()
-        }
-    }
-}
-
-fn body(entry: &Value) -> Vec<u8> {
-    std::fs::read(folder().join(entry["file"].as_str().unwrap())).unwrap()
-}
-
-/// The attempt and everything that was shown.
-fn decode(chunks: &[&[u8]]) -> (Attempt, String) {
-    let mut feed = Feed::new(ResponsesDecoder::default());
-    let mut shown = String::new();
-    let mut show = |delta: Delta<'_>| match delta {
-        Delta::Text(text) | Delta::Reasoning(text) => shown.push_str(text),
-        Delta::CallStarted(name) => shown.push_str(&format!("[{name}]")),
-    };
-    for chunk in chunks {
-        feed.push(chunk, &mut show);
-    }
-    let attempt = feed.close(Close::End, &mut show);
-    (attempt, shown)
-}
-
-fn recorded_chunks<'a>(entry: &Value, body: &'a [u8]) -> Vec<&'a [u8]> {
-    let mut rest = body;
-    let mut chunks = Vec::new();
-    for length in entry["chunks"].as_array().into_iter().flatten() {
-        let (chunk, left) = rest.split_at(usize::try_from(length.as_u64().unwrap()).unwrap().min(rest.len()));
-        chunks.push(chunk);
-        rest = left;
-    }
-    chunks.push(rest);
-    chunks
-}
-
-fn random_chunks(seed: u64, body: &[u8]) -> Vec<&[u8]> {
-    let mut state = seed;
-    let mut rest = body;
-    let mut chunks = Vec::new();
-    while !rest.is_empty() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let length = usize::try_from(state >> 33).unwrap() % 97 + 1;
-        let (chunk, left) = rest.split_at(length.min(rest.len()));
-        chunks.push(chunk);
-        rest = left;
-    }
-    chunks
-}
-
-fn class_named(name: &str) -> ErrorClass {
-    match name {
-        "auth" => ErrorClass::Credentials,
-        "quota" => ErrorClass::Quota,
-        "rate_limit" => ErrorClass::Rate,
-        // A call that the provider itself refused to pass on may come out better the next time.
-        "overloaded" | "server" | "bad_tool_call" => ErrorClass::Overload,
-        "context_length" | "request_too_large" => ErrorClass::Overflow,
-        "content_filter" => ErrorClass::RefusedContent,
-        "invalid_request" | "not_found" | "output_limit" => ErrorClass::BadRequest,
-        other => panic!("unknown class {other}"),
-    }
+#[tokio::test]
+async fn every_recorded_refusal_is_understood() {
+    let model = |base_url| ResponsesModel::new(ModelSettings::new("p", "m", base_url, 8_000)).unwrap();
+    compare_refusals("responses", model).await;
 }
 
 fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
@@ -203,46 +111,6 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
 
 fn field(json: &str, name: &str) -> Value {
     serde_json::from_str::<Value>(json).unwrap()[name].clone()
-}
-
-fn digest(text: &str, expected: &Value) -> String {
-    if !expected.is_object() {
-        return Value::from(text).to_string();
-    }
-    use sha2::Digest;
-    let hash: String = sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    serde_json::json!({"chars": text.chars().count(), "bytes": text.len(), "sha256": hash}).to_string()
-}
-
-/// The calls in the form of the manifest. A missing id or name is null or empty there; the kind of nothing is taken over.
-fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
-    let shown = calls.iter().enumerate().map(|(at, call)| {
-        let expected = &expect["tool_calls"][at];
-        let text = |got: &str, wanted: &Value| if got.is_empty() { wanted.clone() } else { Value::from(got) };
-        let mut shown = serde_json::json!({
-            "id": text(&call.id, &expected["id"]),
-            "name": text(&call.name, &expected["name"]),
-            "arguments": parse_arguments(&call.arguments).unwrap_or_default(),
-        });
-        if call.arguments == "null" {
-            // Means no arguments here, and just null there.
-            shown["arguments"] = Value::Null;
-        } else if shown["arguments"].is_null() {
-            shown["arguments_raw"] = Value::from(call.arguments.as_str());
-        }
-        shown
-    });
-    Value::Array(shown.collect()).to_string()
-}
-
-fn finish_of(expect: &Value) -> Finish {
-    match expect["stop"].as_str().unwrap() {
-        "end_turn" => Finish::EndTurn,
-        "tool_use" => Finish::ToolCalls,
-        "max_tokens" => Finish::MaxTokens,
-        "content_filter" | "refusal" => Finish::Refusal,
-        _ => Finish::Unknown,
-    }
 }
 
 fn usage_of(entry: &Value) -> Option<Usage> {

@@ -2,13 +2,24 @@
 
 use crate::raw::Fields;
 
-/// Whether a reasoning item can be told again to a provider that has not stored it.
+/// How a reasoning item can be told again to a provider that has not stored it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reasoning {
+    /// It holds its reasoning encrypted, and the items behind it are tied to it.
+    Encrypted,
+    /// It holds its reasoning as text, as those of open models do.
+    Plain,
+}
+
+/// How a reasoning item can go back, if it can.
 ///
-/// It needs the encrypted reasoning, or the reasoning itself where the model is an open one. An item without either is
-/// only a reference, and is refused with "Items are not persisted when `store` is set to false".
-pub(super) fn is_returnable_reasoning(item: &Fields<'_>) -> bool {
-    let is_encrypted = item.text("encrypted_content").is_some_and(|content| !content.is_empty());
-    is_encrypted || !item.items("content").is_empty()
+/// An item with neither kind of content is only a reference, and is refused with "Items are not persisted when `store` is
+/// set to false".
+pub(super) fn reasoning(item: &Fields<'_>) -> Option<Reasoning> {
+    if item.text("encrypted_content").is_some_and(|content| !content.is_empty()) {
+        return Some(Reasoning::Encrypted);
+    }
+    (!item.items("content").is_empty()).then_some(Reasoning::Plain)
 }
 
 /// Whether an item asks a client for something that is not the result of a function: what we never offer, and so
@@ -28,13 +39,27 @@ pub(super) fn awaits_client(item: &Fields<'_>) -> bool {
     }
 }
 
-/// A message item without its content, verbatim: its id and its phase, which must go back with its text.
-///
-/// There is none where the item has neither.
-pub(super) fn envelope(raw: &str) -> Option<String> {
+/// Whether an item tells what the provider did by itself, and can be told again as it is.
+pub(super) fn is_done_by_provider(item: &Fields<'_>) -> bool {
+    matches!(
+        item.text("type").as_deref(),
+        Some(
+            "web_search_call"
+                | "file_search_call"
+                | "code_interpreter_call"
+                | "image_generation_call"
+                | "mcp_list_tools"
+                | "mcp_call"
+                | "compaction"
+        )
+    )
+}
+
+/// An item without the fields of these names, the others verbatim; none where it has none of the fields that `matter`.
+pub(super) fn without(raw: &str, names: &[&str], matter: &[&str]) -> Option<String> {
     let item = Fields::of(raw)?;
-    item.get("id").or_else(|| item.get("phase"))?;
-    let fields = item.iter().filter(|(name, _)| *name != "content");
+    matter.iter().find_map(|name| item.get(name))?;
+    let fields = item.iter().filter(|(name, _)| !names.contains(name));
     let fields: Option<Vec<String>> =
         fields.map(|(name, value)| Some(format!("{}:{value}", serde_json::to_string(name).ok()?))).collect();
     Some(format!("{{{}}}", fields?.join(",")))

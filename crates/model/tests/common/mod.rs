@@ -3,3 +3,4 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, missing_docs, unreachable_pub)]
 
 pub mod recorded;
+pub mod rules_responses;

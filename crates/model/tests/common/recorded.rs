@@ -18,6 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Decodes every recorded answer over a wire format: whole, in the recorded pieces, byte by byte and in random cuts.
 pub fn compare_answers<D: Decoder>(api: &str, decoder: impl Fn() -> D) {
+    compare_answers_by(api, decoder, differences);
+}
+
+/// As [`compare_answers`], with a way of its own to tell in what an attempt and what was shown differ from an entry.
+pub fn compare_answers_by<D: Decoder>(
+    api: &str,
+    decoder: impl Fn() -> D,
+    differences: impl Fn(&Value, &Attempt, &str) -> Vec<String>,
+) {
     let entries = recordings();
     let mut wrong = Vec::new();
     let answers = entries.iter().filter(|entry| entry["api"] == api && entry["status"] == 200);
@@ -136,7 +145,7 @@ fn random_chunks(seed: u64, body: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-fn class_named(name: &str) -> ErrorClass {
+pub fn class_named(name: &str) -> ErrorClass {
     match name {
         "auth" => ErrorClass::Credentials,
         "quota" => ErrorClass::Quota,
@@ -214,7 +223,7 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
     wrong
 }
 
-fn digest(text: &str, expected: &Value) -> String {
+pub fn digest(text: &str, expected: &Value) -> String {
     if !expected.is_object() {
         return Value::from(text).to_string();
     }
@@ -224,7 +233,7 @@ fn digest(text: &str, expected: &Value) -> String {
 }
 
 /// The calls in the form of the manifest. A missing id or name is null or empty there; the kind of nothing is taken over.
-fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
+pub fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     let shown = calls.iter().enumerate().map(|(at, call)| {
         let expected = &expect["tool_calls"][at];
         let text = |got: &str, wanted: &Value| if got.is_empty() { wanted.clone() } else { Value::from(got) };
@@ -244,7 +253,7 @@ fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     Value::Array(shown.collect()).to_string()
 }
 
-fn finish_of(expect: &Value) -> Finish {
+pub fn finish_of(expect: &Value) -> Finish {
     match expect["stop"].as_str().unwrap() {
         "end_turn" => Finish::EndTurn,
         "tool_use" => Finish::ToolCalls,

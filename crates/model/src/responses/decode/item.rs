@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `message` | its text and refusals as one text block; before it, where it has an id or a phase, an opaque block with all of the item but its content, so that the message can go back as it was |
 //! | `reasoning` | its summary and text as one reasoning block, with the item itself where it can go back |
-//! | `function_call` | a call |
+//! | `function_call` | a call, and beside it what else the item has, as its id |
 //! | anything else | an opaque block, verbatim |
 
 use mainstay_session::message::{Content, ToolCall};
@@ -172,7 +172,8 @@ impl Item {
     }
 
     fn into_message(self) -> Vec<Content> {
-        let envelope = self.whole.as_deref().and_then(items::envelope);
+        let envelope =
+            self.whole.as_deref().and_then(|raw| items::without(raw, &["content"], &["id", "phase"]));
         let text = self.fields().map(|item| message_text(&item)).filter(|text| !text.is_empty());
         let text = text.unwrap_or_else(|| self.streamed.finish());
         let text = (!text.is_empty()).then_some(Content::Text { text });
@@ -181,7 +182,7 @@ impl Item {
 
     fn into_reasoning(self) -> Option<Content> {
         let text = self.fields().map(|item| reasoning_text(&item)).filter(|text| !text.is_empty());
-        let can_return = self.fields().is_some_and(|item| items::is_returnable_reasoning(&item));
+        let can_return = self.fields().is_some_and(|item| items::reasoning(&item).is_some());
         let text = text.unwrap_or_else(|| self.streamed.finish());
         let opaque = self.whole.filter(|_| can_return);
         (!text.is_empty() || opaque.is_some()).then_some(Content::Reasoning { text, opaque })
@@ -189,11 +190,12 @@ impl Item {
 
     fn into_call(self) -> ToolCall {
         let whole = self.fields().and_then(|item| arguments(&item)).filter(|arguments| !arguments.is_empty());
+        let spoken = ["type", "name", "call_id", "arguments"];
         ToolCall {
+            opaque: self.whole.as_deref().and_then(|raw| items::without(raw, &spoken, &["id"])),
             arguments: whole.unwrap_or_else(|| self.streamed.finish()),
             id: self.call_id,
             name: self.name,
-            opaque: None,
         }
     }
 

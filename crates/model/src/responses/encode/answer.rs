@@ -1,0 +1,187 @@
+//! How an answer goes back to the model.
+//!
+//! The items that only the provider understands go back all together, each byte for byte, or not at all: OpenAI refuses
+//! a reasoning item "without its required following item", an item "without its required 'reasoning' item", and an id
+//! that comes twice. With encrypted reasoning the items of the answer keep their order and their ids; these name no stored
+//! item, but tie an item to its reasoning. In every other case calls stand last, so that their results follow them
+//! directly, and items have no ids.
+
+use std::collections::HashSet;
+
+use mainstay_session::request::Block;
+
+use crate::call_ids::CallIds;
+use crate::json::{quoted, sendable_name};
+use crate::raw::Fields;
+use crate::responses::items::{self, Reasoning};
+
+/// The longest id that an item may have.
+const LONGEST_ID: usize = 64;
+
+/// The items that an answer becomes. `is_own` says whether the model that is asked made it; `sent` holds the ids of the
+/// items that went back before.
+pub(super) fn items(
+    blocks: &[Block<'_>],
+    is_own: bool,
+    calls: &mut CallIds,
+    sent: &mut HashSet<String>,
+) -> Vec<String> {
+    let mut pieces = pieces(blocks, is_own, calls);
+    while matches!(pieces.last(), Some(Piece::Reasoning { .. })) {
+        pieces.pop();
+    }
+    let binds = pieces.iter().any(Piece::binds);
+    let ids: Vec<String> = pieces.iter().filter_map(|piece| piece.sent_id(binds)).collect();
+    let is_native = is_whole(&pieces) && ids.iter().all(|id| id.len() <= LONGEST_ID) && are_new(&ids, sent);
+    if is_native {
+        sent.extend(ids);
+    } else {
+        pieces.retain(|piece| matches!(piece, Piece::Message { .. } | Piece::Call { .. }));
+    }
+    let is_bound = is_native && binds;
+    if !is_bound {
+        pieces.sort_by_key(|piece| matches!(piece, Piece::Call { .. }));
+    }
+    pieces.iter().filter_map(|piece| piece.item(is_bound)).collect()
+}
+
+/// An item to be.
+enum Piece<'a> {
+    /// A message of these texts, and where it was the provider's own, the rest of the item.
+    Message { envelope: Option<Fields<'a>>, texts: Vec<&'a str> },
+    /// A reasoning item, verbatim.
+    Reasoning { raw: &'a str, kind: Reasoning },
+    /// A call, and what else the provider's item had.
+    Call { id: String, name: &'a str, arguments: &'a str, rest: Option<Fields<'a>> },
+    /// What a tool of the provider did, verbatim.
+    Own(&'a str),
+    /// What cannot go back.
+    Lost,
+}
+
+fn pieces<'a>(blocks: &'a [Block<'_>], is_own: bool, calls: &mut CallIds) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    calls.begin_answer();
+    for block in blocks {
+        match block {
+            Block::Text(text) if text.trim().is_empty() => {}
+            Block::Text(text) => match pieces.last_mut() {
+                Some(Piece::Message { texts, .. }) => texts.push(text.as_ref()),
+                _ => pieces.push(Piece::Message { envelope: None, texts: vec![text.as_ref()] }),
+            },
+            Block::Call { id, name, arguments, opaque } => pieces.push(Piece::Call {
+                id: calls.assign(id),
+                name,
+                arguments,
+                rest: opaque.filter(|_| is_own).and_then(Fields::of),
+            }),
+            Block::Reasoning { opaque: Some(raw), .. } | Block::Opaque(raw) if is_own => {
+                pieces.push(own_piece(raw));
+            }
+            Block::Reasoning { .. } | Block::Opaque(_) => pieces.push(Piece::Lost),
+        }
+    }
+    pieces
+}
+
+fn own_piece(raw: &str) -> Piece<'_> {
+    let Some(item) = Fields::of(raw) else { return Piece::Lost };
+    match item.text("type").as_deref() {
+        Some("reasoning") => match items::reasoning(&item) {
+            Some(kind) => Piece::Reasoning { raw, kind },
+            None => Piece::Lost,
+        },
+        Some("message") => Piece::Message { envelope: Some(item), texts: Vec::new() },
+        _ if items::is_done_by_provider(&item) => Piece::Own(raw),
+        _ => Piece::Lost,
+    }
+}
+
+/// Whether nothing of the answer is missing, and each reasoning item is followed by what it led to.
+fn is_whole(pieces: &[Piece<'_>]) -> bool {
+    let is_there = |piece: &Piece<'_>| match piece {
+        Piece::Message { texts, .. } => !texts.is_empty(),
+        Piece::Reasoning { .. } | Piece::Call { .. } | Piece::Own(_) => true,
+        Piece::Lost => false,
+    };
+    let is_tied = |pair: &[Piece<'_>]| match pair {
+        [before, message @ Piece::Message { .. }] => !before.binds() || message.id().is_some(),
+        _ => true,
+    };
+    pieces.iter().all(is_there) && pieces.windows(2).all(is_tied)
+}
+
+fn are_new(ids: &[String], sent: &HashSet<String>) -> bool {
+    let distinct: HashSet<&String> = ids.iter().collect();
+    distinct.len() == ids.len() && ids.iter().all(|id| !sent.contains(id))
+}
+
+impl Piece<'_> {
+    /// The id of the provider's item.
+    fn id(&self) -> Option<String> {
+        let id = match self {
+            Piece::Message { envelope, .. } => envelope.as_ref()?.text("id")?,
+            Piece::Call { rest, .. } => rest.as_ref()?.text("id")?,
+            Piece::Reasoning { raw, .. } | Piece::Own(raw) => Fields::of(raw)?.text("id")?,
+            Piece::Lost => return None,
+        };
+        Some(id.into_owned()).filter(|id| !id.is_empty())
+    }
+
+    /// The id with which the item goes back, where ids of all items do so or only those of what is sent verbatim.
+    fn sent_id(&self, with_all: bool) -> Option<String> {
+        let is_verbatim = matches!(self, Piece::Reasoning { .. } | Piece::Own(_));
+        self.id().filter(|_| with_all || is_verbatim)
+    }
+
+    /// Whether this ties the items behind it to itself.
+    fn binds(&self) -> bool {
+        matches!(self, Piece::Reasoning { kind: Reasoning::Encrypted, .. })
+    }
+
+    /// The item as JSON; with what ties it to its reasoning, if it `is_bound`.
+    fn item(&self, is_bound: bool) -> Option<String> {
+        match self {
+            Piece::Message { texts, .. } if texts.is_empty() => None,
+            Piece::Message { envelope, texts } => Some(message(envelope.as_ref(), texts, is_bound)),
+            Piece::Call { id, name, arguments, rest } => {
+                let rest = rest.as_ref().filter(|_| is_bound).map(fields).unwrap_or_default();
+                Some(format!(
+                    "{{\"type\":\"function_call\",\"call_id\":{},\"name\":{},\"arguments\":{}{rest}}}",
+                    quoted(id),
+                    quoted(&sendable_name(name)),
+                    quoted(arguments),
+                ))
+            }
+            Piece::Reasoning { raw, .. } | Piece::Own(raw) => Some((*raw).to_owned()),
+            Piece::Lost => None,
+        }
+    }
+}
+
+/// A message of the model. Its phase always goes back
+/// (<https://platform.openai.com/docs/api-reference/responses/create#responses-create-input>), the rest only with its id.
+fn message(envelope: Option<&Fields<'_>>, texts: &[&str], is_bound: bool) -> String {
+    let parts: Vec<String> = texts.iter().map(|text| part(text)).collect();
+    let head = match envelope {
+        Some(envelope) if is_bound => fields(envelope),
+        Some(envelope) => {
+            let phase = envelope.get("phase").map(|phase| format!(",\"phase\":{phase}")).unwrap_or_default();
+            format!("{PLAIN}{phase}")
+        }
+        None => PLAIN.to_owned(),
+    };
+    format!("{{{},\"content\":[{}]}}", head.trim_start_matches(','), parts.join(","))
+}
+
+/// What each message of the model has.
+const PLAIN: &str = ",\"type\":\"message\",\"role\":\"assistant\"";
+
+fn part(text: &str) -> String {
+    format!("{{\"type\":\"output_text\",\"text\":{},\"annotations\":[]}}", quoted(text))
+}
+
+/// The fields as they came, each with a comma before it.
+fn fields(fields: &Fields<'_>) -> String {
+    fields.iter().map(|(name, value)| format!(",{}:{value}", quoted(name))).collect()
+}
