@@ -161,7 +161,8 @@ impl ResponsesDecoder {
 
     fn finish_item(&mut self, event: &Fields<'_>, raw: &str, on_delta: &mut OnDelta<'_>) -> Progress {
         let Some(fields) = Fields::of(raw) else { return Progress::Nothing };
-        let place = self.place(event, Some(&fields)).filter(|place| self.items[*place].may_be(&fields));
+        let place = self.place(event, Some(&fields)).or_else(|| self.open_place(event, &fields));
+        let place = place.filter(|place| self.items[*place].may_be(&fields));
         let place = place.unwrap_or_else(|| {
             self.items.push(Item::new(event.number("output_index")));
             self.items.len() - 1
@@ -181,6 +182,13 @@ impl ResponsesDecoder {
             None if item.is_none() => self.items.len().checked_sub(1),
             None => None,
         }
+    }
+
+    /// Which item without an end this may be the end of, where the server gives neither index nor id.
+    fn open_place(&self, event: &Fields<'_>, item: &Fields<'_>) -> Option<usize> {
+        let is_nameless = event.number("output_index").is_none() && item.text("id").is_none();
+        let is_open = |known: &Item| !known.is_done() && known.may_be(item);
+        self.items.iter().position(is_open).filter(|_| is_nameless)
     }
 
     /// Takes the whole response, as the last event or the document holds it.

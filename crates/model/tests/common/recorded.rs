@@ -89,7 +89,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/wire")
 }
 
-fn recordings() -> Vec<Value> {
+pub fn recordings() -> Vec<Value> {
     match std::fs::read_to_string(folder().join("MANIFEST.jsonl")) {
         Ok(manifest) => manifest.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
         Err(error) => {
@@ -100,12 +100,12 @@ fn recordings() -> Vec<Value> {
     }
 }
 
-fn body(entry: &Value) -> Vec<u8> {
+pub fn body(entry: &Value) -> Vec<u8> {
     std::fs::read(folder().join(entry["file"].as_str().unwrap())).unwrap()
 }
 
 /// The attempt and everything that was shown.
-fn decode<D: Decoder>(decoder: D, chunks: &[&[u8]]) -> (Attempt, String) {
+pub fn decode<D: Decoder>(decoder: D, chunks: &[&[u8]]) -> (Attempt, String) {
     let mut feed = Feed::new(decoder);
     let mut shown = String::new();
     let mut show = |delta: Delta<'_>| match delta {

@@ -2,9 +2,9 @@
 //!
 //! The items that only the provider understands go back all together, each byte for byte, or not at all: OpenAI refuses
 //! a reasoning item "without its required following item", an item "without its required 'reasoning' item", and an id
-//! that comes twice. With encrypted reasoning the items of the answer keep their order and their ids; these name no stored
-//! item, but tie an item to its reasoning. In every other case calls stand last, so that their results follow them
-//! directly, and items have no ids.
+//! that comes twice. Behind encrypted reasoning the items keep their ids, which name nothing that is stored but tie each to
+//! its reasoning, and their order. In every other case messages and calls have no ids, and calls stand last, so that their
+//! results follow them directly.
 
 use std::collections::HashSet;
 
@@ -30,19 +30,17 @@ pub(super) fn items(
     while matches!(pieces.last(), Some(Piece::Reasoning { .. })) {
         pieces.pop();
     }
-    let binds = pieces.iter().any(Piece::binds);
-    let ids: Vec<String> = pieces.iter().filter_map(|piece| piece.sent_id(binds)).collect();
+    let ids: Vec<String> = tied(&pieces).filter_map(|(piece, is_tied)| piece.sent_id(is_tied)).collect();
     let is_native = is_whole(&pieces) && ids.iter().all(|id| id.len() <= LONGEST_ID) && are_new(&ids, sent);
     if is_native {
         sent.extend(ids);
     } else {
         pieces.retain(|piece| matches!(piece, Piece::Message { .. } | Piece::Call { .. }));
     }
-    let is_bound = is_native && binds;
-    if !is_bound {
+    if !pieces.iter().any(Piece::binds) {
         pieces.sort_by_key(|piece| matches!(piece, Piece::Call { .. }));
     }
-    pieces.iter().filter_map(|piece| piece.item(is_bound)).collect()
+    tied(&pieces).filter_map(|(piece, is_tied)| piece.item(is_tied)).collect()
 }
 
 /// An item to be.
@@ -104,11 +102,19 @@ fn is_whole(pieces: &[Piece<'_>]) -> bool {
         Piece::Reasoning { .. } | Piece::Call { .. } | Piece::Own(_) => true,
         Piece::Lost => false,
     };
-    let is_tied = |pair: &[Piece<'_>]| match pair {
+    let is_known = |pair: &[Piece<'_>]| match pair {
         [before, message @ Piece::Message { .. }] => !before.binds() || message.id().is_some(),
         _ => true,
     };
-    pieces.iter().all(is_there) && pieces.windows(2).all(is_tied)
+    pieces.iter().all(is_there) && pieces.windows(2).all(is_known)
+}
+
+/// The pieces, and of each whether encrypted reasoning before it ties it to itself.
+fn tied<'p, 'a>(pieces: &'p [Piece<'a>]) -> impl Iterator<Item = (&'p Piece<'a>, bool)> {
+    pieces.iter().scan(false, |is_tied, piece| {
+        *is_tied |= piece.binds();
+        Some((piece, *is_tied))
+    })
 }
 
 fn are_new(ids: &[String], sent: &HashSet<String>) -> bool {
@@ -128,10 +134,10 @@ impl Piece<'_> {
         Some(id.into_owned()).filter(|id| !id.is_empty())
     }
 
-    /// The id with which the item goes back, where ids of all items do so or only those of what is sent verbatim.
-    fn sent_id(&self, with_all: bool) -> Option<String> {
+    /// The id with which the item goes back.
+    fn sent_id(&self, is_tied: bool) -> Option<String> {
         let is_verbatim = matches!(self, Piece::Reasoning { .. } | Piece::Own(_));
-        self.id().filter(|_| with_all || is_verbatim)
+        self.id().filter(|_| is_tied || is_verbatim)
     }
 
     /// Whether this ties the items behind it to itself.
@@ -139,13 +145,13 @@ impl Piece<'_> {
         matches!(self, Piece::Reasoning { kind: Reasoning::Encrypted, .. })
     }
 
-    /// The item as JSON; with what ties it to its reasoning, if it `is_bound`.
-    fn item(&self, is_bound: bool) -> Option<String> {
+    /// The item as JSON; with what ties it to its reasoning, if it `is_tied`.
+    fn item(&self, is_tied: bool) -> Option<String> {
         match self {
             Piece::Message { texts, .. } if texts.is_empty() => None,
-            Piece::Message { envelope, texts } => Some(message(envelope.as_ref(), texts, is_bound)),
+            Piece::Message { envelope, texts } => Some(message(envelope.as_ref(), texts, is_tied)),
             Piece::Call { id, name, arguments, rest } => {
-                let rest = rest.as_ref().filter(|_| is_bound).map(fields).unwrap_or_default();
+                let rest = rest.as_ref().filter(|_| is_tied).map(fields).unwrap_or_default();
                 Some(format!(
                     "{{\"type\":\"function_call\",\"call_id\":{},\"name\":{},\"arguments\":{}{rest}}}",
                     quoted(id),
@@ -161,10 +167,10 @@ impl Piece<'_> {
 
 /// A message of the model. Its phase always goes back
 /// (<https://platform.openai.com/docs/api-reference/responses/create#responses-create-input>), the rest only with its id.
-fn message(envelope: Option<&Fields<'_>>, texts: &[&str], is_bound: bool) -> String {
+fn message(envelope: Option<&Fields<'_>>, texts: &[&str], is_tied: bool) -> String {
     let parts: Vec<String> = texts.iter().map(|text| part(text)).collect();
     let head = match envelope {
-        Some(envelope) if is_bound => fields(envelope),
+        Some(envelope) if is_tied => fields(envelope),
         Some(envelope) => {
             let phase = envelope.get("phase").map(|phase| format!(",\"phase\":{phase}")).unwrap_or_default();
             format!("{PLAIN}{phase}")
