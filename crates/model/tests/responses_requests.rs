@@ -139,7 +139,7 @@ fn a_whole_request_reads_as_the_servers_expect() {
     assert_eq!(encoded.mark.hash, "9de4ca165e7a8e58a9b27812481d70b7aba86ad8fbf9ba17770b4f7a7b2560f3");
     insta::assert_snapshot!(body.replace(",{\"", ",\n{\"").replace("],\"", "],\n\""), @r#"
     {"model":"m","stream":true,"store":false,"include":["reasoning.encrypted_content"],
-    "max_output_tokens":512,"reasoning":{"effort":"low","summary":"auto"},"prompt_cache_key":"mainstay-31beeae15e3680d1cb249998bb9b4810","temperature":0.5,"text":{"verbosity":"low"},"tools":[{"type":"function","name":"read","description":"Reads a file.","parameters":{"type":"object","required":["path"]},"strict":false}],
+    "max_output_tokens":512,"reasoning":{"effort":"low"},"prompt_cache_key":"mainstay-31beeae15e3680d1cb249998bb9b4810","temperature":0.5,"text":{"verbosity":"low"},"tools":[{"type":"function","name":"read","description":"Reads a file.","parameters":{"type":"object","required":["path"]},"strict":false}],
     "instructions":"Be good.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"world"},
     {"type":"input_text","text":"do it"},
     {"type":"input_image","detail":"auto","image_url":"data:image/png;base64,cG5n"}]},
@@ -278,6 +278,23 @@ fn encrypted_reasoning_is_asked_for_where_there_may_be_some() {
     }
 }
 
+/// A summary is asked for only where the settings do, beside the effort.
+#[test]
+fn the_effort_and_the_extra_fields_of_reasoning_are_joined() {
+    let reasoning = |effort: Option<&str>, extra: Option<Value>| {
+        let mut settings = settings();
+        settings.effort = effort.map(str::to_owned);
+        settings.extra_body.extend(extra.map(|extra| ("reasoning".to_owned(), extra)));
+        body(&settings, vec![]).get("reasoning").cloned()
+    };
+    let summary = || Some(json!({"summary": "auto"}));
+    assert_eq!(reasoning(None, None), None);
+    assert_eq!(reasoning(Some("high"), None), Some(json!({"effort": "high"})));
+    assert_eq!(reasoning(None, summary()), summary());
+    assert_eq!(reasoning(Some("high"), summary()), Some(json!({"effort": "high", "summary": "auto"})));
+    assert_eq!(reasoning(Some("high"), Some(Value::Null)), None);
+}
+
 /// J05: sessions that work in the same place are led to the same cache, others are not, and it stays the same.
 #[test]
 fn the_cache_key_follows_from_how_the_request_begins() {
@@ -349,6 +366,44 @@ fn block(content: &Content) -> Block<'_> {
             opaque: call.opaque.as_deref(),
         },
         Content::Opaque { raw } => Block::Opaque(raw),
+    }
+}
+
+/// The rules refuse what real servers refused, each for its own reason.
+#[test]
+fn the_rules_refuse_what_servers_refuse() {
+    let image = image();
+    let good = body(&settings(), turn(&image));
+    assert_eq!(check_responses(&good), Ok(()));
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        check_responses(&bad).unwrap_err()
+    };
+    let remove = |at: usize| move |body: &mut Value| drop(body["input"].as_array_mut().unwrap().remove(at));
+    let swap = |a: usize, b: usize| move |body: &mut Value| body["input"].as_array_mut().unwrap().swap(a, b);
+    let set = |path: &'static str, value: Value| {
+        move |body: &mut Value| *body.pointer_mut(path).unwrap() = value.clone()
+    };
+    for (error, says) in [
+        (refused(&remove(5)), "has no output"),
+        (refused(&remove(3)), "no open call"),
+        (refused(&swap(6, 9)), "between the outputs"),
+        (refused(&swap(1, 2)), "no reasoning before it"),
+        (refused(&|body| drop(body["input"].as_array_mut().unwrap().drain(2..7))), "followed by nothing"),
+        (refused(&|body| drop(body["input"][2].as_object_mut().unwrap().remove("id"))), "whose it is"),
+        (refused(&set("/input/4/call_id", json!("call_1"))), "the same `call_id`"),
+        (refused(&set("/input/3/id", json!("rs_1"))), "the same id"),
+        (refused(&set("/input/3/name", json!("functions.read"))), "`name`"),
+        (refused(&set("/input/3/arguments", json!("[]"))), "`arguments`"),
+        (refused(&set("/input/1/encrypted_content", json!(""))), "only a reference"),
+        (refused(&set("/input/0/content/0/text", json!(" "))), "blank"),
+        (refused(&set("/input/0/role", json!("system"))), "the role"),
+        (refused(&set("/input/2/content/0/type", json!("input_text"))), "no text"),
+        (refused(&set("/store", json!(true))), "stored"),
+        (refused(&set("/instructions", json!(""))), "says nothing"),
+    ] {
+        assert!(error.contains(says), "{error}");
     }
 }
 

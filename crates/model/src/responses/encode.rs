@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use mainstay_session::message::{ToolSpec, to_hex};
 use mainstay_session::request::{Message, Picture, Request};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::call_ids::{CallIds, IdRule};
@@ -57,17 +57,16 @@ pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> E
 fn head(settings: &ModelSettings, request: &Request<'_>) -> String {
     // OpenAI refuses to encrypt the reasoning of models that have none.
     let include = may_reason(&settings.name).then(|| json!(["reasoning.encrypted_content"]));
-    let reasoning = settings.effort.as_ref().map(|effort| json!({"effort": effort, "summary": "auto"}));
     let mut fields = vec![
         ("store".to_owned(), Some(Value::Bool(false))),
         ("include".to_owned(), include),
         ("max_output_tokens".to_owned(), settings.max_output.map(Value::from)),
         ("temperature".to_owned(), settings.temperature.map(Value::from)),
-        ("reasoning".to_owned(), reasoning),
+        ("reasoning".to_owned(), reasoning(settings)),
         ("prompt_cache_key".to_owned(), Some(Value::from(cache_key(request)))),
     ];
     for (name, value) in &settings.extra_body {
-        if matches!(name.as_str(), "model" | "input" | "instructions" | "tools" | "stream") {
+        if matches!(name.as_str(), "model" | "input" | "instructions" | "tools" | "stream" | "reasoning") {
             continue;
         }
         fields.retain(|(known, _)| known != name);
@@ -80,6 +79,19 @@ fn head(settings: &ModelSettings, request: &Request<'_>) -> String {
         }
     }
     head
+}
+
+/// How hard the model shall think. No summary is asked for unless the settings do: OpenAI refuses the whole request of
+/// an organisation that is not verified ("must be verified to generate reasoning summaries").
+fn reasoning(settings: &ModelSettings) -> Option<Value> {
+    let effort = settings.effort.as_ref().map(|effort| ("effort".to_owned(), Value::from(effort.as_str())));
+    let mut fields: Map<String, Value> = effort.into_iter().collect();
+    match settings.extra_body.get("reasoning") {
+        Some(Value::Object(extra)) => fields.extend(extra.clone()),
+        Some(_) => return None,
+        None => {}
+    }
+    (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
 /// Whether a model of this name may be one that reasons; only OpenAI's older ones are known not to.

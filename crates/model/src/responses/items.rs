@@ -5,10 +5,10 @@ use crate::raw::Fields;
 /// How a reasoning item can be told again to a provider that has not stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reasoning {
-    /// It holds its reasoning encrypted, and the items behind it are tied to it.
-    Encrypted,
-    /// It holds its reasoning as text, as those of open models do.
-    Plain,
+    /// It holds its reasoning encrypted, and the items behind it are tied to its id.
+    Tying,
+    /// It holds its reasoning as text, as those of open models do; or it has no id to be tied to.
+    Free,
 }
 
 /// How a reasoning item can go back, if it can.
@@ -16,10 +16,16 @@ pub(super) enum Reasoning {
 /// An item with neither kind of content is only a reference, and is refused with "Items are not persisted when `store` is
 /// set to false".
 pub(super) fn reasoning(item: &Fields<'_>) -> Option<Reasoning> {
-    if item.text("encrypted_content").is_some_and(|content| !content.is_empty()) {
-        return Some(Reasoning::Encrypted);
+    let is_encrypted = is_filled(item, "encrypted_content");
+    let is_there = is_encrypted || !item.items("content").is_empty();
+    if !is_there || !item.get("summary")?.starts_with('[') {
+        return None;
     }
-    (!item.items("content").is_empty()).then_some(Reasoning::Plain)
+    Some(if is_encrypted && is_filled(item, "id") { Reasoning::Tying } else { Reasoning::Free })
+}
+
+fn is_filled(item: &Fields<'_>, name: &str) -> bool {
+    item.text(name).is_some_and(|text| !text.is_empty())
 }
 
 /// Whether an item asks a client for something that is not the result of a function: what we never offer, and so
@@ -41,7 +47,7 @@ pub(super) fn awaits_client(item: &Fields<'_>) -> bool {
 
 /// Whether an item tells what the provider did by itself, and can be told again as it is.
 pub(super) fn is_done_by_provider(item: &Fields<'_>) -> bool {
-    matches!(
+    let is_known = matches!(
         item.text("type").as_deref(),
         Some(
             "web_search_call"
@@ -52,7 +58,8 @@ pub(super) fn is_done_by_provider(item: &Fields<'_>) -> bool {
                 | "mcp_call"
                 | "compaction"
         )
-    )
+    );
+    is_known && is_filled(item, "id")
 }
 
 /// An item without the fields of these names, the others verbatim; none where it has none of the fields that `matter`.

@@ -48,11 +48,11 @@ enum Piece<'a> {
     /// A message of these texts, and where it was the provider's own, the rest of the item.
     Message { envelope: Option<Fields<'a>>, texts: Vec<&'a str> },
     /// A reasoning item, verbatim.
-    Reasoning { raw: &'a str, kind: Reasoning },
+    Reasoning { raw: &'a str, item: Fields<'a>, kind: Reasoning },
     /// A call, and what else the provider's item had.
     Call { id: String, name: &'a str, arguments: &'a str, rest: Option<Fields<'a>> },
     /// What a tool of the provider did, verbatim.
-    Own(&'a str),
+    Own { raw: &'a str, item: Fields<'a> },
     /// What cannot go back.
     Lost,
 }
@@ -71,7 +71,7 @@ fn pieces<'a>(blocks: &'a [Block<'_>], is_own: bool, calls: &mut CallIds) -> Vec
                 id: calls.assign(id),
                 name,
                 arguments,
-                rest: opaque.filter(|_| is_own).and_then(Fields::of),
+                rest: opaque.filter(|_| is_own).and_then(Fields::of).filter(|rest| rest.text("id").is_some()),
             }),
             Block::Reasoning { opaque: Some(raw), .. } | Block::Opaque(raw) if is_own => {
                 pieces.push(own_piece(raw));
@@ -86,11 +86,14 @@ fn own_piece(raw: &str) -> Piece<'_> {
     let Some(item) = Fields::of(raw) else { return Piece::Lost };
     match item.text("type").as_deref() {
         Some("reasoning") => match items::reasoning(&item) {
-            Some(kind) => Piece::Reasoning { raw, kind },
+            Some(kind) => Piece::Reasoning { raw, item, kind },
             None => Piece::Lost,
         },
-        Some("message") => Piece::Message { envelope: Some(item), texts: Vec::new() },
-        _ if items::is_done_by_provider(&item) => Piece::Own(raw),
+        Some("message") => {
+            let is_answer = item.text("role").as_deref() == Some("assistant");
+            Piece::Message { envelope: Some(item).filter(|_| is_answer), texts: Vec::new() }
+        }
+        _ if items::is_done_by_provider(&item) => Piece::Own { raw, item },
         _ => Piece::Lost,
     }
 }
@@ -99,7 +102,7 @@ fn own_piece(raw: &str) -> Piece<'_> {
 fn is_whole(pieces: &[Piece<'_>]) -> bool {
     let is_there = |piece: &Piece<'_>| match piece {
         Piece::Message { texts, .. } => !texts.is_empty(),
-        Piece::Reasoning { .. } | Piece::Call { .. } | Piece::Own(_) => true,
+        Piece::Reasoning { .. } | Piece::Call { .. } | Piece::Own { .. } => true,
         Piece::Lost => false,
     };
     let is_known = |pair: &[Piece<'_>]| match pair {
@@ -125,24 +128,24 @@ fn are_new(ids: &[String], sent: &HashSet<String>) -> bool {
 impl Piece<'_> {
     /// The id of the provider's item.
     fn id(&self) -> Option<String> {
-        let id = match self {
-            Piece::Message { envelope, .. } => envelope.as_ref()?.text("id")?,
-            Piece::Call { rest, .. } => rest.as_ref()?.text("id")?,
-            Piece::Reasoning { raw, .. } | Piece::Own(raw) => Fields::of(raw)?.text("id")?,
+        let item = match self {
+            Piece::Message { envelope, .. } => envelope.as_ref()?,
+            Piece::Call { rest, .. } => rest.as_ref()?,
+            Piece::Reasoning { item, .. } | Piece::Own { item, .. } => item,
             Piece::Lost => return None,
         };
-        Some(id.into_owned()).filter(|id| !id.is_empty())
+        Some(item.text("id")?.into_owned()).filter(|id| !id.is_empty())
     }
 
     /// The id with which the item goes back.
     fn sent_id(&self, is_tied: bool) -> Option<String> {
-        let is_verbatim = matches!(self, Piece::Reasoning { .. } | Piece::Own(_));
+        let is_verbatim = matches!(self, Piece::Reasoning { .. } | Piece::Own { .. });
         self.id().filter(|_| is_tied || is_verbatim)
     }
 
     /// Whether this ties the items behind it to itself.
     fn binds(&self) -> bool {
-        matches!(self, Piece::Reasoning { kind: Reasoning::Encrypted, .. })
+        matches!(self, Piece::Reasoning { kind: Reasoning::Tying, .. })
     }
 
     /// The item as JSON; with what ties it to its reasoning, if it `is_tied`.
@@ -151,15 +154,16 @@ impl Piece<'_> {
             Piece::Message { texts, .. } if texts.is_empty() => None,
             Piece::Message { envelope, texts } => Some(message(envelope.as_ref(), texts, is_tied)),
             Piece::Call { id, name, arguments, rest } => {
-                let rest = rest.as_ref().filter(|_| is_tied).map(fields).unwrap_or_default();
+                let rest = rest.as_ref().filter(|_| is_tied).map(|rest| format!(",{}", fields(rest)));
                 Some(format!(
-                    "{{\"type\":\"function_call\",\"call_id\":{},\"name\":{},\"arguments\":{}{rest}}}",
+                    "{{\"type\":\"function_call\",\"call_id\":{},\"name\":{},\"arguments\":{}{}}}",
                     quoted(id),
                     quoted(&sendable_name(name)),
                     quoted(arguments),
+                    rest.unwrap_or_default(),
                 ))
             }
-            Piece::Reasoning { raw, .. } | Piece::Own(raw) => Some((*raw).to_owned()),
+            Piece::Reasoning { raw, .. } | Piece::Own { raw, .. } => Some((*raw).to_owned()),
             Piece::Lost => None,
         }
     }
@@ -168,26 +172,21 @@ impl Piece<'_> {
 /// A message of the model. Its phase always goes back
 /// (<https://platform.openai.com/docs/api-reference/responses/create#responses-create-input>), the rest only with its id.
 fn message(envelope: Option<&Fields<'_>>, texts: &[&str], is_tied: bool) -> String {
-    let parts: Vec<String> = texts.iter().map(|text| part(text)).collect();
-    let head = match envelope {
-        Some(envelope) if is_tied => fields(envelope),
-        Some(envelope) => {
-            let phase = envelope.get("phase").map(|phase| format!(",\"phase\":{phase}")).unwrap_or_default();
-            format!("{PLAIN}{phase}")
+    let head = match envelope.filter(|_| is_tied) {
+        Some(envelope) => fields(envelope),
+        None => {
+            let phase = envelope.and_then(|envelope| envelope.get("phase"));
+            let phase = phase.map(|phase| format!(",\"phase\":{phase}")).unwrap_or_default();
+            format!("\"type\":\"message\",\"role\":\"assistant\"{phase}")
         }
-        None => PLAIN.to_owned(),
     };
-    format!("{{{},\"content\":[{}]}}", head.trim_start_matches(','), parts.join(","))
+    let part =
+        |text: &&str| format!("{{\"type\":\"output_text\",\"text\":{},\"annotations\":[]}}", quoted(text));
+    format!("{{{head},\"content\":[{}]}}", texts.iter().map(part).collect::<Vec<_>>().join(","))
 }
 
-/// What each message of the model has.
-const PLAIN: &str = ",\"type\":\"message\",\"role\":\"assistant\"";
-
-fn part(text: &str) -> String {
-    format!("{{\"type\":\"output_text\",\"text\":{},\"annotations\":[]}}", quoted(text))
-}
-
-/// The fields as they came, each with a comma before it.
+/// The fields as they came.
 fn fields(fields: &Fields<'_>) -> String {
-    fields.iter().map(|(name, value)| format!(",{}:{value}", quoted(name))).collect()
+    let fields = fields.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
+    fields.collect::<Vec<_>>().join(",")
 }
