@@ -13,6 +13,7 @@ mod encoding;
 mod place;
 
 mod files;
+pub mod look;
 
 mod sys;
 mod supervisor;
