@@ -4,3 +4,4 @@
 
 pub mod anthropic_rules;
 pub mod recorded;
+pub mod rules_responses;

@@ -233,7 +233,7 @@ pub fn digest(text: &str, expected: &Value) -> String {
 }
 
 /// The calls in the form of the manifest. A missing id or name is null or empty there; the kind of nothing is taken over.
-fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
+pub fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     let shown = calls.iter().enumerate().map(|(at, call)| {
         let expected = &expect["tool_calls"][at];
         let text = |got: &str, wanted: &Value| if got.is_empty() { wanted.clone() } else { Value::from(got) };
@@ -253,7 +253,7 @@ fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     Value::Array(shown.collect()).to_string()
 }
 
-fn finish_of(expect: &Value) -> Finish {
+pub fn finish_of(expect: &Value) -> Finish {
     match expect["stop"].as_str().unwrap() {
         "end_turn" => Finish::EndTurn,
         "tool_use" => Finish::ToolCalls,
