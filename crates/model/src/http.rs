@@ -135,7 +135,7 @@ impl Endpoint {
             None => return Close::Failed(self.never_began()),
         };
         if !response.status().is_success() {
-            return Close::Failed(self.refusal(response, body.len()).await);
+            return Close::Failed(self.refusal(response, body).await);
         }
         if header(response.headers(), "content-type").is_some_and(|kind| kind.starts_with("text/html")) {
             return Close::Failed(self.page());
@@ -197,7 +197,7 @@ impl Endpoint {
     }
 
     /// What a response says that is no answer.
-    async fn refusal(&self, mut response: Response, sent: usize) -> Failure {
+    async fn refusal(&self, mut response: Response, sent: &[u8]) -> Failure {
         let status = response.status().as_u16();
         let headers = delay_headers(response.headers());
         let location = header(response.headers(), "location");
@@ -222,7 +222,9 @@ impl Endpoint {
 
     /// Whether a request is surely too large for the model: some providers count one against the tokens of a minute
     /// before they look at its size, and call it a rate limit.
-    fn exceeds_window(&self, bytes: usize) -> bool {
+    fn exceeds_window(&self, body: &[u8]) -> bool {
+        let strings = body.split(|byte| *byte == b'"').filter(|string| !is_base64(string));
+        let bytes: usize = strings.map(<[u8]>::len).sum();
         bytes as u64 / SURELY_BYTES_PER_TOKEN > self.context_window
     }
 
@@ -268,7 +270,10 @@ impl Endpoint {
     /// What to change, where the address and the server do not speak the same protocol.
     fn mismatch(&self, cause: &str) -> Option<&'static str> {
         match self.url.scheme() {
-            "https" if cause.contains("InvalidContentType") => {
+            "https"
+                if cause.contains("InvalidContentType")
+                    || (self.is_loopback && cause.contains("tls handshake eof")) =>
+            {
                 Some("; the server does not speak TLS there: base_url must begin with http://")
             }
             "http" if cause.contains("invalid HTTP version") => {
@@ -310,6 +315,12 @@ impl Endpoint {
             Close::End | Close::Cancelled => close,
         }
     }
+}
+
+/// Whether a string of a body holds an image or a signature, whose tokens do not follow from its length.
+fn is_base64(string: &[u8]) -> bool {
+    let data = string.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+    data.len() > 200 && data.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte))
 }
 
 /// Waits for something, but not beyond the deadline.

@@ -219,7 +219,7 @@ async fn server_of(answer: &'static [u8]) -> std::net::SocketAddr {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.read(&mut [0; 16 * 1024]).await;
             let _ = stream.write_all(answer).await;
         }
     });
@@ -232,8 +232,10 @@ async fn the_wrong_scheme_is_explained() {
     let plain = server_of(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
     // A TLS alert: unexpected message.
     let tls = server_of(&[0x15, 3, 3, 0, 2, 2, 10]).await;
+    let silent = server_of(b"").await;
     for (url, advice) in [
         (format!("https://{plain}/v1"), "base_url must begin with http://"),
+        (format!("https://{silent}/v1"), "base_url must begin with http://"),
         (format!("http://{tls}/v1"), "base_url may have to begin with https://"),
     ] {
         let attempt = ask(settings(&url)).await;
@@ -246,9 +248,18 @@ async fn the_wrong_scheme_is_explained() {
 /// Some providers count a prompt that fits no window against the tokens of a minute, where waiting cannot help.
 #[tokio::test]
 async fn a_prompt_larger_than_the_window_is_no_matter_of_rate() {
-    let server = WireServer::start(std::iter::repeat_n(Reply::json(429, "{}"), 2)).await.unwrap();
-    for (window, expected) in [(8_000, ErrorClass::Rate), (8, ErrorClass::Overflow)] {
-        let attempt = ask(ModelSettings::new("local", "m", server.base_url(), window)).await;
+    let server = WireServer::start(std::iter::repeat_n(Reply::json(429, "{}"), 3)).await.unwrap();
+    let model = ChatModel::new(ModelSettings::new("local", "m", server.base_url(), 8_000)).unwrap();
+    // An image, or a signature, has fewer tokens than its length says.
+    let image = format!("data:image/png;base64,{}", "QUJD".repeat(20_000));
+    for (text, expected) in [
+        ("word ".repeat(4_000), ErrorClass::Rate),
+        (image, ErrorClass::Rate),
+        ("word ".repeat(16_000), ErrorClass::Overflow),
+    ] {
+        let messages = vec![Message::User { text: Cow::Borrowed(&text), pictures: Vec::new() }];
+        let encoded = model.encode(&Request { system: "", tools: &[], messages, previous: None });
+        let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(failure(&attempt).0, expected, "{attempt:?}");
     }
 }
