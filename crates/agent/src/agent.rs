@@ -240,6 +240,6 @@ fn choice(setup: &Setup) -> ModelChoice {
         model: setup.model.name().to_owned(),
         api: setup.model.api().to_owned(),
         context_window: setup.model.context_window(),
-        effort: None,
+        effort: setup.model.effort().map(str::to_owned),
     }
 }

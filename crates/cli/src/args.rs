@@ -61,6 +61,9 @@ pub(crate) struct ExecArguments {
     /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelName>,
+    /// How hard the model shall think, in its provider's words, such as low, medium or high
+    #[arg(long, value_name = "EFFORT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    effort: Option<String>,
     /// The directory to work in, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -175,7 +178,12 @@ impl ExecArguments {
 
     /// What overrides the configuration.
     pub(crate) fn overrides(&self) -> Overrides {
-        Overrides { model: self.model.clone(), approve: self.approve, max_steps: self.max_steps }
+        Overrides {
+            model: self.model.clone(),
+            approve: self.approve,
+            max_steps: self.max_steps,
+            effort: self.effort.clone(),
+        }
     }
 }
 

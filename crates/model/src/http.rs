@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_session::message::ErrorClass;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, Url};
+use reqwest::{Certificate, Client, Response, Url};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,9 @@ const GRACE_AFTER_DONE: Duration = Duration::from_secs(1);
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What is shorter stands in too many texts to be a secret.
+const LEAST_SECRET: usize = 6;
+
 /// How a key is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Auth {
@@ -53,6 +56,7 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
     has_key: bool,
     secrets: Vec<Secret>,
+    certificates: Vec<Certificate>,
     is_loopback: bool,
     context_window: u64,
     first_token_timeout: Option<Duration>,
@@ -78,6 +82,7 @@ impl Endpoint {
                 .chain(settings.headers.iter().map(|(_, value)| value))
                 .cloned()
                 .collect(),
+            certificates: certificates(settings)?,
             is_loopback,
             context_window: settings.context_window,
             first_token_timeout: limit(settings.first_token_timeout.unwrap_or(first)),
@@ -113,7 +118,13 @@ impl Endpoint {
             () = cancel.cancelled() => Close::Cancelled,
             close = self.exchange(body, &mut feed, on_delta, cancel) => close,
         };
-        feed.close(self.without_secrets(close), on_delta)
+        let close = match close {
+            Close::Failed(failure) => {
+                Close::Failed(Failure { message: self.without_secrets(&failure.message), ..failure })
+            }
+            Close::End | Close::Cancelled => close,
+        };
+        feed.close(close, on_delta)
     }
 
     async fn exchange<D: Decoder>(
@@ -189,7 +200,7 @@ impl Endpoint {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client(&self.url, self.is_loopback).map_err(|error| {
+        let client = self.new_client().map_err(|error| {
             let message = format!("no HTTP client for {}: {}", self.shown_url, root(&error));
             Failure::new(ErrorClass::Network, message)
         })?;
@@ -209,7 +220,8 @@ impl Endpoint {
                 break;
             }
         }
-        let body = String::from_utf8_lossy(&body);
+        // Before the text is cut to a message, which might leave half of a key.
+        let body = self.without_secrets(&String::from_utf8_lossy(&body));
         let mut failure = failure::of_response(status, &headers, &body, Timestamp::now());
         failure.message = format!("{} answered {}", self.shown_url, failure.message);
         if failure.class == ErrorClass::Rate && self.exceeds_window(sent) {
@@ -279,9 +291,9 @@ impl Endpoint {
             "http" if cause.contains("invalid HTTP version") => {
                 Some("; the server does not speak plain HTTP there: base_url may have to begin with https://")
             }
-            _ if cause.contains("invalid peer certificate") => {
-                Some("; this machine does not trust the server's certificate")
-            }
+            _ if cause.contains("invalid peer certificate") => Some(
+                "; this machine does not trust the server's certificate: name the authority's in ca_certificates",
+            ),
             _ => None,
         }
     }
@@ -304,16 +316,30 @@ impl Endpoint {
     }
 
     /// Providers quote keys in their errors.
-    fn without_secrets(&self, close: Close) -> Close {
-        match close {
-            Close::Failed(mut failure) => {
-                for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= 6) {
-                    failure.message = failure.message.replace(secret, "***");
-                }
-                Close::Failed(failure)
-            }
-            Close::End | Close::Cancelled => close,
+    fn without_secrets(&self, text: &str) -> String {
+        let secrets = self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= LEAST_SECRET);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+    }
+
+    /// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
+    /// the whole rest of the start. They are those of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    fn new_client(&self) -> Result<Client, reqwest::Error> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("mainstay/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true);
+        if self.is_loopback {
+            builder = builder.no_proxy();
         }
+        if self.url.scheme() == "https" {
+            // Another part of the program may have installed one already, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            builder = builder.tls_certs_merge(self.certificates.iter().cloned());
+        } else if let Some(tls) = tls_without_certificates() {
+            builder = builder.tls_backend_preconfigured(tls);
+        }
+        builder.build()
     }
 }
 
@@ -335,24 +361,18 @@ fn limit(limit: Duration) -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
-/// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
-/// the whole rest of the start.
-fn client(url: &Url, is_loopback: bool) -> Result<Client, reqwest::Error> {
-    let mut builder = Client::builder()
-        .user_agent(concat!("mainstay/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true);
-    if is_loopback {
-        builder = builder.no_proxy();
+/// The certificates of the settings. A text without any is a mistake, and one that cannot be read is too.
+fn certificates(settings: &ModelSettings) -> Result<Vec<Certificate>, SettingsError> {
+    if settings.ca_certificates.is_empty() {
+        return Ok(Vec::new());
     }
-    if url.scheme() == "https" {
-        // Another part of the program may have installed one already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    } else if let Some(tls) = tls_without_certificates() {
-        builder = builder.tls_backend_preconfigured(tls);
+    let refused = |why: String| SettingsError::Certificates { provider: settings.provider.clone(), why };
+    let found = Certificate::from_pem_bundle(&settings.ca_certificates)
+        .map_err(|error| refused(format!("they are not PEM: {}", root(&error))))?;
+    match found.is_empty() {
+        true => Err(refused("there is no `BEGIN CERTIFICATE` in the file".to_owned())),
+        false => Ok(found),
     }
-    builder.build()
 }
 
 fn tls_without_certificates() -> Option<rustls::ClientConfig> {

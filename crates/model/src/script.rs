@@ -69,6 +69,10 @@ impl ScriptModel {
         })
     }
 
+    fn settings(&self) -> ModelSettings {
+        ModelSettings::new("script", self.name.as_str(), "", self.context_window)
+    }
+
     /// The answer for this place, with the failures before it told one by one.
     fn next(&self, place: usize) -> Option<Answer> {
         let step = self.steps.get(place)?;
@@ -124,8 +128,7 @@ impl Model for ScriptModel {
 
     /// Writes the request as for a Chat Completions server, and after it how many answers it holds.
     fn encode(&self, request: &Request<'_>) -> Encoded {
-        let settings = ModelSettings::new("script", self.name.as_str(), "", self.context_window);
-        let chat = encode::encode(&self.name, &settings, request);
+        let chat = encode::encode(&self.name, &self.settings(), request);
         let answers =
             request.messages.iter().filter(|message| matches!(message, Message::Answer { .. })).count();
         let mut body = b"{\"request\":".to_vec();
@@ -134,6 +137,10 @@ impl Model for ScriptModel {
         let mut mark = chat.mark;
         mark.bytes = body.len() as u64;
         Encoded { body, mark }
+    }
+
+    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(&self.name, &self.settings(), request)
     }
 
     fn stream<'a>(

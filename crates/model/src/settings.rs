@@ -29,6 +29,18 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether a call that a model writes as text is taken as a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextCalls {
+    /// From local servers, whose models do so: `ollama`, `llamacpp`, `lmstudio` and any address of this machine.
+    #[default]
+    Auto,
+    /// From this model.
+    On,
+    /// Never.
+    Off,
+}
+
 /// The settings of one model at one provider.
 #[derive(Clone, Debug)]
 pub struct ModelSettings {
@@ -52,6 +64,8 @@ pub struct ModelSettings {
     pub temperature: Option<f64>,
     /// Whether the model takes images.
     pub images: bool,
+    /// Whether a call that the model writes as text is taken as a call.
+    pub text_calls: TextCalls,
     /// Whether user texts in a row become one message of several parts, since the server demands that roles alternate.
     pub alternate_roles: bool,
     /// Whether call ids are sent as nine letters and digits, which Mistral demands.
@@ -61,6 +75,8 @@ pub struct ModelSettings {
     /// Further fields of each request's body. They replace fields of the same name, and `null` leaves one out; `model`,
     /// `messages`, `tools` and `stream` cannot be replaced.
     pub extra_body: Map<String, Value>,
+    /// Certificates in PEM that are trusted beside those of the system; may be empty.
+    pub ca_certificates: Vec<u8>,
     /// How long the first content may take. By default 600 s, and no limit for a server on this machine; zero is no limit.
     pub first_token_timeout: Option<Duration>,
     /// How long a begun answer may pause. By default 120 s; zero is no limit. Pings and comments are no content.
@@ -88,10 +104,12 @@ impl ModelSettings {
             effort: None,
             temperature: None,
             images: matches!(provider.as_str(), "anthropic" | "openai" | "gemini"),
+            text_calls: TextCalls::Auto,
             alternate_roles: true,
             short_call_ids: provider == "mistral",
             completion_limit: provider == "openai",
             extra_body: Map::new(),
+            ca_certificates: Vec::new(),
             first_token_timeout: None,
             idle_timeout: None,
             provider,
@@ -127,6 +145,14 @@ pub enum SettingsError {
     Key {
         /// Whose key it is.
         provider: String,
+    },
+    /// What should be certificates is something else.
+    #[error("the certificates of provider `{provider}` cannot be used: {why}")]
+    Certificates {
+        /// Whose they are.
+        provider: String,
+        /// What is wrong with them.
+        why: String,
     },
     /// No HTTP client could be made.
     #[error("no HTTP client for provider `{provider}`: {why}")]
