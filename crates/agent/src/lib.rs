@@ -25,6 +25,7 @@ pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::Approve;
+pub use pictures::SessionPictures;
 pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;

@@ -32,6 +32,7 @@ pub(crate) enum Command {
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
     /// Show what the model has been told and has answered in a session
+    #[command(after_help = HISTORY_EXAMPLES)]
     History(HistoryArguments),
     /// Take back what the tools changed in files; the conversation stays
     #[command(after_help = UNDO_EXAMPLES)]
@@ -122,6 +123,9 @@ pub(crate) struct HistoryArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show each request instead: what it shares with the one before, and what the provider's cache held
+    #[arg(long)]
+    pub(crate) cache: bool,
     /// The directory whose newest session is meant, instead of the current one
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) cwd: Option<PathBuf>,
@@ -229,6 +233,12 @@ Examples:
   mainstay plan                 of the newest session of this directory
   mainstay plan 3f2a --json     of the session whose id has 3f2a in it
   mainstay plan --markdown      to paste into an issue";
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  mainstay history 3f2a         the conversation as the model sees it
+  mainstay history --cache      whether each request began with all of the one before, and if not, why
+  mainstay history --cache --json | jq .totals";
 
 const UNDO_EXAMPLES: &str = "\
 Only changes by `write` and `edit` can be taken back, and only while the files still are what was written.

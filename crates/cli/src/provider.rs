@@ -26,8 +26,8 @@ pub(crate) fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, CliError> {
     }
 }
 
-/// Makes a model that speaks a wire format.
-fn serve(api: Api, settings: ModelSettings) -> Result<Arc<dyn Model>, SettingsError> {
+/// Makes a model that speaks a wire format. Nothing is sent yet.
+pub(crate) fn serve(api: Api, settings: ModelSettings) -> Result<Arc<dyn Model>, SettingsError> {
     Ok(match api {
         Api::Anthropic => Arc::new(AnthropicModel::new(settings)?),
         Api::OpenaiResponses => Arc::new(ResponsesModel::new(settings)?),
