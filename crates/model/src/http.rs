@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_session::message::ErrorClass;
+use mainstay_session::message::{Ended, ErrorClass};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, Response, Url};
 use tokio::time::Instant;
@@ -35,6 +35,9 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is shorter stands in too many texts to be a secret.
 const LEAST_SECRET: usize = 6;
+
+/// What stands in the place of a secret.
+const MASK: &str = "***";
 
 /// How a key is sent.
 #[derive(Clone, Copy, Debug)]
@@ -118,13 +121,11 @@ impl Endpoint {
             () = cancel.cancelled() => Close::Cancelled,
             close = self.exchange(body, &mut feed, on_delta, cancel) => close,
         };
-        let close = match close {
-            Close::Failed(failure) => {
-                Close::Failed(Failure { message: self.without_secrets(&failure.message), ..failure })
-            }
-            Close::End | Close::Cancelled => close,
-        };
-        feed.close(close, on_delta)
+        let mut attempt = feed.close(close, on_delta);
+        if let Ended::Failed { message, .. } = &mut attempt.ended {
+            *message = self.without_secrets(message);
+        }
+        attempt
     }
 
     async fn exchange<D: Decoder>(
@@ -220,8 +221,7 @@ impl Endpoint {
                 break;
             }
         }
-        // Before the text is cut to a message, which might leave half of a key.
-        let body = self.without_secrets(&String::from_utf8_lossy(&body));
+        let body = String::from_utf8_lossy(&body);
         let mut failure = failure::of_response(status, &headers, &body, Timestamp::now());
         failure.message = format!("{} answered {}", self.shown_url, failure.message);
         if failure.class == ErrorClass::Rate && self.exceeds_window(sent) {
@@ -315,10 +315,18 @@ impl Endpoint {
         ))
     }
 
-    /// Providers quote keys in their errors.
+    /// Providers quote keys in their errors. A message that is cut off may end with a part of one.
     fn without_secrets(&self, text: &str) -> String {
-        let secrets = self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= LEAST_SECRET);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+        let mut text = text.to_owned();
+        for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= LEAST_SECRET) {
+            text = text.replace(secret, MASK);
+            let Some(whole) = text.strip_suffix('…') else { continue };
+            let parts = (LEAST_SECRET..secret.len()).rev().filter_map(|len| secret.get(..len));
+            if let Some(rest) = parts.into_iter().find_map(|part| whole.strip_suffix(part)) {
+                text = format!("{rest}{MASK}…");
+            }
+        }
+        text
     }
 
     /// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
