@@ -27,7 +27,13 @@ async fn ask_with(
     on_delta: &mut (dyn FnMut(Delta<'_>) + Send),
 ) -> Attempt {
     let messages = vec![Message::User { text: Cow::Borrowed("hello"), pictures: Vec::new() }];
-    let encoded = model.encode(&Request { system: "Be good.", tools: &[], messages, previous: None });
+    let encoded = model.encode(&Request {
+        system: "Be good.",
+        tools: &[],
+        messages,
+        previous: None,
+        dropped_answers: 0,
+    });
     model.stream(&encoded, on_delta, cancel).await
 }
 
