@@ -226,7 +226,7 @@ async fn server_of(answer: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-/// A wrong scheme is said, and not tried again.
+/// A wrong scheme is said.
 #[tokio::test]
 async fn the_wrong_scheme_is_explained() {
     let plain = server_of(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
@@ -240,7 +240,7 @@ async fn the_wrong_scheme_is_explained() {
     ] {
         let attempt = ask(settings(&url)).await;
         let (class, message) = failure(&attempt);
-        assert_eq!(class, ErrorClass::BadRequest, "{message}");
+        assert_eq!(class, ErrorClass::Network, "{message}");
         assert!(message.contains(advice), "{message}");
     }
 }
