@@ -191,7 +191,6 @@ fn what_gemini_does_not_take_is_left_out() {
             Block::Opaque(opaque),
             Block::Reasoning { text: "hm", opaque: None },
             text(" \n"),
-            Block::Opaque(r#"{"thoughtSignature":"s"}"#),
         ];
         let all = contents(
             "gemini-3-pro-preview",
