@@ -273,10 +273,8 @@ impl Endpoint {
     fn unreachable(&self, error: reqwest::Error) -> Failure {
         let what = if error.is_connect() { "cannot reach" } else { "lost the connection to" };
         let cause = root(&error.without_url());
-        let hint = self.mismatch(&cause);
-        let message = format!("{what} {}: {cause}{}", self.shown_url, hint.unwrap_or_default());
-        // Another attempt meets the same protocol and the same certificate.
-        Failure::new(if hint.is_some() { ErrorClass::BadRequest } else { ErrorClass::Network }, message)
+        let hint = self.mismatch(&cause).unwrap_or_default();
+        Failure::new(ErrorClass::Network, format!("{what} {}: {cause}{hint}", self.shown_url))
     }
 
     /// What to change, where the address and the server do not speak the same protocol.

@@ -28,7 +28,13 @@ async fn ask_with(
     on_delta: &mut (dyn FnMut(Delta<'_>) + Send),
 ) -> Attempt {
     let messages = vec![Message::User { text: Cow::Borrowed("hello"), pictures: Vec::new() }];
-    let encoded = model.encode(&Request { system: "Be good.", tools: &[], messages, previous: None });
+    let encoded = model.encode(&Request {
+        system: "Be good.",
+        tools: &[],
+        messages,
+        previous: None,
+        dropped_answers: 0,
+    });
     model.stream(&encoded, on_delta, cancel).await
 }
 
@@ -226,7 +232,7 @@ async fn server_of(answer: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-/// A wrong scheme is said, and not tried again.
+/// A wrong scheme is said.
 #[tokio::test]
 async fn the_wrong_scheme_is_explained() {
     let plain = server_of(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
@@ -240,7 +246,7 @@ async fn the_wrong_scheme_is_explained() {
     ] {
         let attempt = ask(settings(&url)).await;
         let (class, message) = failure(&attempt);
-        assert_eq!(class, ErrorClass::BadRequest, "{message}");
+        assert_eq!(class, ErrorClass::Network, "{message}");
         assert!(message.contains(advice), "{message}");
     }
 }
@@ -258,7 +264,8 @@ async fn a_prompt_larger_than_the_window_is_no_matter_of_rate() {
         ("word ".repeat(16_000), ErrorClass::Overflow),
     ] {
         let messages = vec![Message::User { text: Cow::Borrowed(&text), pictures: Vec::new() }];
-        let encoded = model.encode(&Request { system: "", tools: &[], messages, previous: None });
+        let encoded =
+            model.encode(&Request { system: "", tools: &[], messages, previous: None, dropped_answers: 0 });
         let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(failure(&attempt).0, expected, "{attempt:?}");
     }

@@ -162,28 +162,23 @@ impl Writer<'_> {
                 Block::Text(text) if text.trim().is_empty() => {}
                 Block::Text(text) => {
                     parts.push(text_part(text));
-                    text_before = Some(text);
+                    text_before = Some(text.as_ref());
                 }
-                Block::Reasoning { opaque: Some(opaque), .. } if is_same_model => match Carrier::of(opaque) {
-                    Some(Carrier::Part(part)) => parts.push(part.into_owned()),
-                    Some(Carrier::Signature(signature)) => {
-                        let text = before.inspect(|_| drop(parts.pop()));
-                        parts.push(signed_text(text.map_or("", |text| text.as_ref()), signature));
+                Block::Reasoning { opaque: Some(opaque), .. } | Block::Opaque(opaque) if is_same_model => {
+                    let carrier = Carrier::of(opaque);
+                    if let (Some(Carrier::Signature(_)), Some(_)) = (&carrier, before) {
+                        parts.pop();
                     }
-                    None => {}
-                },
+                    parts.extend(carrier.map(|carrier| carrier.into_part(before)));
+                }
                 Block::Call { id, name, arguments, opaque } => {
-                    let signature = opaque.filter(|_| is_same_model).and_then(signature);
-                    let is_first = !std::mem::replace(&mut any_call, true);
-                    let needs_one = is_first && self.generation.wants_signatures();
-                    let signature = signature.or(needs_one.then_some(NO_SIGNATURE));
+                    let own = opaque.filter(|_| is_same_model).and_then(signature);
+                    let must_sign =
+                        !std::mem::replace(&mut any_call, true) && self.generation.wants_signatures();
                     let id = self.ids.assign(id);
-                    parts.push(call(&id, name, arguments, signature));
+                    parts.push(call(&id, name, arguments, own.or(must_sign.then_some(NO_SIGNATURE))));
                 }
-                Block::Opaque(raw) if is_same_model => {
-                    parts.extend(Carrier::of(raw).and_then(Carrier::into_part));
-                }
-                // Reasoning of another model, and blocks of another wire format.
+                // Thoughts without a signature, and what another model wrote.
                 Block::Reasoning { .. } | Block::Opaque(_) => {}
             }
         }
@@ -221,18 +216,16 @@ impl Writer<'_> {
         if self.open.is_none() && role == Role::Model {
             self.part(Role::User, &text_part(OPENING));
         }
-        let before = match (self.open.replace(role), role) {
+        let start = match (self.open.replace(role), role) {
             (Some(open), role) if open == role => ",",
-            (open, role) => {
-                self.body.push_str(if open.is_some() { "]}" } else { "" });
-                match (open.is_some(), role) {
-                    (false, _) => "{\"role\":\"user\",\"parts\":[",
-                    (true, Role::User) => ",{\"role\":\"user\",\"parts\":[",
-                    (true, Role::Model) => ",{\"role\":\"model\",\"parts\":[",
-                }
-            }
+            (None, _) => "{\"role\":\"user\",\"parts\":[",
+            (Some(Role::User), _) => ",{\"role\":\"model\",\"parts\":[",
+            (Some(Role::Model), _) => ",{\"role\":\"user\",\"parts\":[",
         };
-        self.unit(&format!("{before}{json}"));
+        if start.starts_with(",{") {
+            self.body.push_str("]}");
+        }
+        self.unit(&format!("{start}{json}"));
     }
 
     fn unit(&mut self, json: &str) {
@@ -278,10 +271,11 @@ impl<'a> Carrier<'a> {
         signature.map(Carrier::Signature)
     }
 
-    fn into_part(self) -> Option<String> {
+    /// The part that goes back. A signature goes to the text before, or stands with an empty one.
+    fn into_part(self, before: Option<&str>) -> String {
         match self {
-            Carrier::Part(part) => Some(part.into_owned()),
-            Carrier::Signature(_) => None,
+            Carrier::Part(part) => part.into_owned(),
+            Carrier::Signature(signature) => signed_text(before.unwrap_or_default(), signature),
         }
     }
 }

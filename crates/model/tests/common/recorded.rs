@@ -61,7 +61,8 @@ pub async fn compare_refusals<M: Model>(api: &str, model: impl Fn(String) -> M) 
         count += 1;
         let server = WireServer::start([reply(entry)]).await.unwrap();
         let model = model(server.base_url());
-        let request = Request { system: "s", tools: &[], messages: Vec::new(), previous: None };
+        let request =
+            Request { system: "s", tools: &[], messages: Vec::new(), previous: None, dropped_answers: 0 };
         let encoded = model.encode(&request);
         let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         let Ended::Failed { class, message } = &attempt.ended else { panic!("{attempt:?}") };
