@@ -330,7 +330,7 @@ fn a_provider_that_cannot_be_reached_is_said() {
         let urls = [
             (format!("http://{closed}/v1"), 69),
             ("http://no-such-host.invalid/v1".to_owned(), 69),
-            (server.base_url().replace("http://", "https://"), 1),
+            (server.base_url().replace("http://", "https://"), 69),
         ];
         let runs = urls.map(|(url, code)| {
             tokio::task::spawn_blocking(move || {

@@ -530,7 +530,7 @@ async fn certificates_of_an_own_authority_are_trusted_where_they_are_named() {
     };
 
     let unknown = configured(format!("{model}{}", provider(""))).run(&["exec", "x"]).await;
-    assert_eq!(unknown.code, 1, "{}", unknown.err);
+    assert_eq!(unknown.code, 69, "{}", unknown.err);
     assert!(unknown.err.contains("does not trust the server's certificate"), "{}", unknown.err);
     assert!(unknown.err.contains("ca_certificates"), "{}", unknown.err);
 
