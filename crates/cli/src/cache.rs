@@ -344,3 +344,73 @@ fn part_of<'a>(part: &'a Break, request: &Sent) -> Part<'a> {
         is: parting.map(|parting| parting.is.as_str()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mainstay_agent::session::message::RequestMark;
+
+    use super::*;
+
+    fn sent(seq: Seq, shared: u32, before: Option<usize>, since: Vec<Event>) -> Sent {
+        Sent {
+            seq,
+            lane: None,
+            model: "p/m".to_owned(),
+            mark: RequestMark { units: 3, hash: String::new(), shared, bytes: 900 },
+            usage: Some(Usage { input_tokens: 200, cached_tokens: 150, output_tokens: 1 }),
+            ended: "complete",
+            since,
+            before,
+        }
+    }
+
+    fn units(last: &str) -> Vec<Vec<u8>> {
+        ["tool", "system", last].map(|unit| unit.as_bytes().to_vec()).to_vec()
+    }
+
+    #[test]
+    fn only_a_request_that_does_not_open_with_the_one_before_is_broken() {
+        let requests = [
+            sent(5, 0, None, vec![]),
+            sent(7, 3, Some(0), vec![]),
+            sent(9, 0, Some(1), vec![]),
+            Sent { lane: Some("compaction".to_owned()), ..sent(11, 0, Some(2), vec![]) },
+        ];
+        let broken: Vec<bool> = (0..requests.len()).map(|place| is_broken(&requests, place)).collect();
+        assert_eq!(broken, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_break_without_a_reason_is_named_to_the_byte() {
+        let requests = [sent(5, 0, None, vec![]), sent(7, 0, Some(0), vec![])];
+        let parting = Parting::of(&units("hello you"), &units("hello me"));
+        let part = Break { parting, settings: Vec::new() };
+        assert_eq!(part.reason(&requests[1]), "nothing in the log explains it");
+        assert_eq!(
+            details(&requests, 1, &part),
+            [
+                "unit 3 of 3 differs from that of entry 5 in its byte 6 (byte 16 of the request's units)",
+                "was: hello you",
+                "is:  hello me",
+            ]
+        );
+        let unknown = Break { parting: None, settings: Vec::new() };
+        let told = details(&requests, 1, &unknown);
+        assert!(told[0].starts_with("entries 5 and 7 cannot be built anew"), "{told:?}");
+        let breaks = BTreeMap::from([(1, part)]);
+        assert_eq!(
+            summary(&totals(&requests, &breaks)),
+            "2 requests; the prefix was broken 1 times, 1 without a reason; 300 of 400 input tokens came from the \
+             provider's cache (75 %)"
+        );
+    }
+
+    #[test]
+    fn a_break_that_the_log_explains_is_said_in_its_words() {
+        let model = Event::Model { from: "a/m".to_owned(), to: "b/m".to_owned() };
+        let request = sent(7, 0, Some(0), vec![model, Event::Damage]);
+        let part = Break { parting: None, settings: vec!["images"] };
+        let reason = "model changed: a/m → b/m; the log is damaged; setting changed: images";
+        assert_eq!(part.reason(&request), reason);
+    }
+}

@@ -469,3 +469,27 @@ fn root(error: &dyn Error) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_masked_whole_and_where_a_message_was_cut_in_it() {
+        let mut settings = ModelSettings::new("p", "m", "http://127.0.0.1:1/v1", 8_000);
+        let key = "abcdefgh".repeat(2);
+        settings.key = Some(Secret::new(&key));
+        settings.headers = vec![("x-short".to_owned(), Secret::new("v1"))];
+        let endpoint = Endpoint::new(&settings, "x", Auth::Bearer).unwrap();
+        for (text, expected) in [
+            (format!("bad {key}, {key}!"), "bad ***, ***!".to_owned()),
+            ("at /v1/x".to_owned(), "at /v1/x".to_owned()),
+            (format!("bad {}…", &key[..9]), "bad ***…".to_owned()),
+            (format!("bad {}…", &key[..5]), format!("bad {}…", &key[..5])),
+            (format!("bad {}", &key[..9]), format!("bad {}", &key[..9])),
+            (format!("bad {key}…"), "bad ***…".to_owned()),
+        ] {
+            assert_eq!(endpoint.without_secrets(&text), expected);
+        }
+    }
+}
