@@ -158,6 +158,7 @@ impl Attempt<'_> {
             reason: reason.name().to_owned(),
             method: method.to_owned(),
             before,
+            counted: self.state.counted.map(|counted| counted.input_tokens),
             after,
             failure: (!tried.is_empty()).then(|| tried.join("; ")),
             window,

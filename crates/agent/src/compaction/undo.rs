@@ -41,6 +41,7 @@ impl Compactor<'_> {
             reason: "undo".to_owned(),
             method: "undo".to_owned(),
             before: now.tokens,
+            counted: None,
             after: Some(candidate.tokens),
             failure: None,
             window: None,
