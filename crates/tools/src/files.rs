@@ -302,12 +302,12 @@ fn in_place(directory: &OwnedFd, name: &OsStr, old: &Snapshot, bytes: &[u8]) -> 
         file.set_len(bytes.len() as u64)?;
         file.sync_data()
     };
-    put(bytes).or_else(|error| match put(&old.bytes) {
-        Ok(()) => Err(error),
-        Err(_) => Err(io::Error::other(format!(
-            "{error}; it may be damaged, what it held is kept as {}",
-            old.hash.as_str()
-        ))),
+    put(bytes).map_err(|error| match put(&old.bytes) {
+        Ok(()) => error,
+        Err(_) => {
+            let kept = old.hash.as_str();
+            io::Error::other(format!("{error}; it may be damaged, what it held is kept as {kept}"))
+        }
     })
 }
 

@@ -2,97 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::HashMap;
+mod common;
+
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use mainstay_session::log::{Durability, Spill};
+use common::{Workspace, whole};
 use mainstay_session::message::ContentHash;
-use mainstay_session::plan::PlanInView;
-use mainstay_tools::{CallContext, Edit, Read, Tool, ToolError, ToolOutput, Write};
-use proptest::prelude::*;
+use mainstay_tools::{Edit, Read, Tool, ToolOutput, Write};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
-
-/// A workspace with the three tools of one session, which remembers what results declare as the fold does.
-struct Workspace {
-    _outer: tempfile::TempDir,
-    root: PathBuf,
-    outside: PathBuf,
-    seen: Arc<Mutex<HashMap<PathBuf, ContentHash>>>,
-    context: CallContext,
-}
-
-impl Workspace {
-    fn new() -> Self {
-        let outer = tempfile::tempdir().unwrap();
-        let base = outer.path().canonicalize().unwrap();
-        let (root, outside) = (base.join("ws"), base.join("out"));
-        fs::create_dir(&root).unwrap();
-        fs::create_dir(&outside).unwrap();
-        let seen = Arc::new(Mutex::new(HashMap::new()));
-        let looked_up = seen.clone();
-        let context = CallContext {
-            workspace: root.clone(),
-            readable: Vec::new(),
-            plan: PlanInView::default(),
-            seen: Arc::new(move |path: &Path| looked_up.lock().unwrap().get(path).cloned()),
-            intent: Arc::new(|_| Ok(())),
-            spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
-            takes_images: true,
-            max_result_bytes: 1 << 20,
-            cancel: CancellationToken::new(),
-        };
-        Workspace { _outer: outer, root, outside, seen, context }
-    }
-
-    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.root.join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    fn bytes(&self, name: &str) -> Vec<u8> {
-        fs::read(self.root.join(name)).unwrap()
-    }
-
-    async fn call(&self, tool: &dyn Tool, arguments: serde_json::Value) -> Result<ToolOutput, ToolError> {
-        let result = tool.run(&arguments.to_string(), &self.context).await;
-        if let Ok(output) = &result {
-            for file in &output.referenced_files {
-                if let Some(hash) = &file.hash {
-                    self.seen.lock().unwrap().insert(file.path.0.clone(), hash.clone());
-                }
-            }
-        }
-        result
-    }
-
-    async fn read(&self, path: &str) -> Result<ToolOutput, ToolError> {
-        self.call(&Read, json!({ "path": path })).await
-    }
-
-    async fn write(&self, path: &str, content: &str) -> Result<ToolOutput, ToolError> {
-        self.call(&Write, json!({ "path": path, "content": content })).await
-    }
-
-    async fn edit(&self, path: &str, old: &str, new: &str) -> Result<ToolOutput, ToolError> {
-        self.call(&Edit, json!({ "path": path, "edits": [{ "old": old, "new": new }] })).await
-    }
-
-    /// Reads, then edits.
-    async fn change(&self, path: &str, old: &str, new: &str) -> Result<ToolOutput, ToolError> {
-        self.read(path).await.unwrap();
-        self.edit(path, old, new).await
-    }
-}
-
-fn whole(error: ToolError) -> String {
-    format!("{}\n{}", error.summary, error.content.unwrap_or_default())
-}
 
 /// U01, U12: a link and its target are one file, by its canonical absolute path.
 #[tokio::test]
@@ -545,43 +466,4 @@ async fn other_names_for_arguments_are_read_and_told() {
     ws.call(&Edit, text).await.unwrap();
     let error = ws.call(&Edit, json!({"path": "f", "edits": [{"old": 1, "x": 2}]})).await.unwrap_err();
     assert!(whole(error).contains("`edits[0]`: `old`: expected a string, the number 1 came; `new`: missing"));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    /// W01, law 7: around a marked span every byte stays, whatever the file's encoding and line endings are.
-    #[test]
-    fn bytes_outside_an_edit_stay(
-        before in file_bytes(),
-        after in file_bytes(),
-        marked in any::<bool>(),
-        new in "[a-z\n]{0,12}",
-    ) {
-        let before = if marked { [b"\xEF\xBB\xBF".to_vec(), before].concat() } else { before };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let ws = Workspace::new();
-            ws.put("f", [&before[..], b"\n@SPAN@", &after[..]].concat());
-            ws.change("f", "@SPAN@", &new).await.unwrap();
-            let bytes = ws.bytes("f");
-            assert!(bytes.starts_with(&[&before[..], b"\n"].concat()));
-            assert!(bytes.ends_with(&after));
-            let middle = &bytes[before.len() + 1..bytes.len() - after.len()];
-            assert_eq!(String::from_utf8_lossy(middle).replace("\r\n", "\n").replace('\r', "\n"), new);
-        });
-    }
-}
-
-fn file_bytes() -> impl Strategy<Value = Vec<u8>> {
-    let piece = prop_oneof![
-        Just(b"\n".to_vec()),
-        Just(b"\r\n".to_vec()),
-        Just(b"\r".to_vec()),
-        Just("é€😀".as_bytes().to_vec()),
-        Just(b"\xE9".to_vec()),
-        Just(b"\xD6\xD0\xCE\x41".to_vec()),
-        "[a-zA-Z {}();]{0,8}".prop_map(String::into_bytes),
-    ];
-    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
