@@ -30,7 +30,7 @@ const LINE_CHARS: usize = 2_000;
 const LISTED: usize = 100;
 
 /// How far into a file a line is looked for.
-const SCANNED_BYTES: u64 = 1024 * 1024 * 1024;
+const SCANNED_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reads a stretch of a text file.
 #[derive(Debug, Default)]

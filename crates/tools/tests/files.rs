@@ -5,13 +5,14 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::{Workspace, whole};
-use mainstay_session::message::ContentHash;
+use mainstay_session::message::{ContentHash, FileChange, FilePath};
 use mainstay_tools::{Edit, Read, Tool, ToolOutput, Write};
 use serde_json::json;
 
@@ -156,6 +157,65 @@ async fn devices_pipes_and_binaries_are_refused_without_hanging() {
     assert_eq!(error.summary, "/dev/zero is a device, not a regular file; it was not opened");
 }
 
+/// E12: files without an end, and files that say they are empty.
+#[tokio::test]
+async fn endless_and_growing_files_are_read_to_a_bound() {
+    let mut ws = Workspace::new();
+    // A terabyte of nothing behind text: one line that never ends.
+    let endless = ws.put("endless", "start\n".repeat(20_000));
+    fs::OpenOptions::new().write(true).open(endless).unwrap().set_len(1 << 40).unwrap();
+    let output = ws.read("endless").await.unwrap();
+    assert_eq!(
+        output.summary,
+        "endless: lines 1-2000; go on with offset 2001 (too large for write and edit)"
+    );
+    assert_eq!(output.referenced_files[0].hash, None);
+    let error = ws.call(&Read, json!({ "path": "endless", "offset": 20_001 })).await.unwrap_err();
+    assert!(error.summary.starts_with("endless is a binary file of "), "{}", error.summary);
+    let error = ws.call(&Read, json!({ "path": "endless", "offset": 20_002 })).await.unwrap_err();
+    assert_eq!(
+        error.summary,
+        "line 20002 of endless is not within its first 256 MB, further read does not look; use a command (tail, sed -n)"
+    );
+
+    let path = ws.put("growing", "a\n");
+    ws.read("growing").await.unwrap();
+    fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"b\n").unwrap();
+    assert!(ws.edit("growing", "a", "x").await.unwrap_err().summary.contains("has changed"));
+    ws.change("growing", "a", "x").await.unwrap();
+    assert_eq!(ws.bytes("growing"), b"x\nb\n");
+
+    ws.context.readable = vec![PathBuf::from("/proc")];
+    let output = ws.read("/proc/self/status").await.unwrap();
+    assert!(output.content.unwrap().starts_with("Name:\t"));
+    assert!(ws.read("/proc/self/mem").await.is_err());
+}
+
+/// E12: a line of many megabytes is shown in part, with a way to go on.
+#[tokio::test]
+async fn a_line_of_a_hundred_megabytes_is_shown_in_part() {
+    let ws = Workspace::new();
+    ws.put("f", "abcdefghij".repeat(10 << 20));
+    let output = ws.read("f").await.unwrap();
+    assert_eq!(output.summary, "f: lines 1-1; go on with offset 2 (too large for write and edit)");
+    let text = output.content.unwrap();
+    assert!(text.ends_with("hij […line 1 goes on: offset 1, column 2001…]"), "{}", &text[1_900..]);
+}
+
+/// E12: zero bytes behind the beginning are not shown either.
+#[tokio::test]
+async fn a_binary_part_is_not_shown() {
+    let ws = Workspace::new();
+    ws.put("f", ["text\n".repeat(20_000), "\0\n".to_owned()].concat());
+    assert_eq!(ws.read("f").await.unwrap().content.unwrap().len(), 9_999);
+    let error = ws.call(&Read, json!({ "path": "f", "offset": 20_001 })).await.unwrap_err();
+    assert_eq!(error.summary, "f is a binary file of 100002 bytes, not text; it was not read");
+    assert_eq!(
+        ws.edit("f", "text\ntext", "x").await.unwrap_err().summary,
+        "f is a binary file; it was not changed"
+    );
+}
+
 /// E13: a unique look-alike is taken and told; of two neither.
 #[tokio::test]
 async fn look_alike_names_are_taken_only_where_they_are_unique() {
@@ -169,6 +229,61 @@ async fn look_alike_names_are_taken_only_where_they_are_unique() {
     assert_eq!(ws.read("ä.txt").await.unwrap().content.unwrap(), "nfc");
     ws.put("v\u{2009}13.05.txt", "thin\n");
     assert!(whole(ws.read("v 13.05.txt").await.unwrap_err()).contains("Similar names"));
+}
+
+/// E13: a file that looks like another is made, and it is said.
+#[tokio::test]
+async fn making_a_look_alike_is_said() {
+    let ws = Workspace::new();
+    ws.put("a\u{308}.txt", "nfd\n");
+    let output = ws.write("ä.txt", "nfc\n").await.unwrap();
+    assert_eq!(
+        output.summary,
+        "Created ä.txt: 1 line (Beware: the directory holds another name that looks the same.)"
+    );
+}
+
+/// E14: directories too, a name that only looks escaped, and a name that is written so and is not there.
+#[tokio::test]
+async fn any_name_can_be_reached_by_the_form_in_which_it_is_shown() {
+    let ws = Workspace::new();
+    let odd = |bytes: &[u8]| ws.root.join(std::ffi::OsStr::from_bytes(bytes));
+    fs::create_dir(odd(b"d\xff")).unwrap();
+    fs::write(odd(b"d\xff/f\n"), "one\n").unwrap();
+    fs::write(odd(b"a\\xFF"), "literal\n").unwrap();
+    for (asked, content) in
+        [("d\\xFF/f\\x0A", "one"), ("d\\xff/f\n", "one"), ("a\\x5CxFF", "literal"), ("a\\xFF", "literal")]
+    {
+        assert_eq!(ws.read(asked).await.unwrap().content.unwrap(), content, "{asked}");
+    }
+    assert_eq!(ws.read("a\\xFF").await.unwrap().summary, "a\\x5CxFF: 1 line");
+    fs::write(odd(b"a\xff"), "byte\n").unwrap();
+    assert_eq!(ws.read("a\\xFF").await.unwrap().content.unwrap(), "byte");
+    assert_eq!(
+        whole(ws.read("d\\xFF").await.unwrap_err()),
+        "d\\xFF is a directory with 1 entry; read one file in it\nf\\x0A"
+    );
+    ws.edit("d\\xFF/f\\x0A", "one", "two").await.unwrap();
+    assert_eq!(fs::read(odd(b"d\xff/f\n")).unwrap(), b"two\n");
+    ws.write("d\\xFF/new\\x41", "x").await.unwrap();
+    assert!(odd(b"d\xff/new\\x41").exists());
+    for climbing in ["\\x2E\\x2E/out/x", "..\\x2Fout\\x2Fx", "d\\xFF/\\x2e./\\x2e./out"] {
+        assert!(ws.read(climbing).await.is_err(), "{climbing}");
+        ws.write(climbing, "x").await.unwrap();
+    }
+    assert_eq!(fs::read_dir(&ws.outside).unwrap().count(), 0);
+}
+
+/// G06: what means something in a pattern means nothing in a path.
+#[tokio::test]
+async fn metacharacters_in_paths_are_literal() {
+    let ws = Workspace::new();
+    for path in ["app/(app)/[slug]/layout.tsx", "[foo", "{a,b}", "*", "?", "!x", "-n", "~", "a b\"c'", "#1"] {
+        ws.write(path, "x\n").await.unwrap();
+        assert_eq!(ws.read(path).await.unwrap().content.unwrap(), "x", "{path}");
+        ws.edit(path, "x", "y").await.unwrap();
+        assert_eq!(ws.bytes(path), b"y\n");
+    }
 }
 
 /// E14
@@ -248,6 +363,103 @@ async fn edits_keep_mode_and_links() {
     assert_eq!(ws.bytes("h1"), b"c\n");
     let left: Vec<_> = fs::read_dir(&ws.root).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("mainstay")), "{left:?}");
+}
+
+/// E10, §9: a file that its owner may not write is not replaced behind their back.
+#[tokio::test]
+async fn a_read_only_file_is_refused_with_what_to_do() {
+    let ws = Workspace::new();
+    let path = ws.put("f", "a\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    ws.read("f").await.unwrap();
+    for result in [ws.edit("f", "a", "b").await, ws.write("f", "b\n").await] {
+        assert_eq!(
+            whole(result.unwrap_err()),
+            "f is read-only (mode 0444); nothing was done\nIf it really is to change, make it writable first, with chmod u+w."
+        );
+    }
+    assert_eq!(ws.bytes("f"), b"a\n");
+    assert_eq!(ws.write("f", "a\n").await.unwrap().summary, "f unchanged: it already held exactly this");
+}
+
+/// E10: where no file can be made beside it, the file is written in place.
+#[tokio::test]
+async fn a_file_in_a_read_only_directory_is_written_in_place() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let ws = Workspace::new();
+    fs::create_dir(ws.root.join("d")).unwrap();
+    let path = ws.put("d/f", "a long line\nb\n");
+    let inode = fs::metadata(&path).unwrap().ino();
+    fs::set_permissions(ws.root.join("d"), fs::Permissions::from_mode(0o555)).unwrap();
+    let changed = ws.change("d/f", "a long line", "a").await;
+    let made = ws.write("d/new", "x").await;
+    fs::set_permissions(ws.root.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
+    changed.unwrap();
+    assert_eq!(ws.bytes("d/f"), b"a\nb\n");
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+    assert!(made.unwrap_err().summary.starts_with("cannot write d/new: "));
+}
+
+/// E11: whoever reads while a file is changed sees it as it was or as it is, and nothing is left beside it.
+#[tokio::test]
+async fn a_reader_sees_the_old_bytes_or_the_new_ones() {
+    let ws = Workspace::new();
+    let (old, new) = ("a".repeat(300_000), "b".repeat(100_000));
+    let path = ws.put("f", &old);
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let reading = {
+        let (stop, path, whole) = (stop.clone(), path.clone(), [old.clone(), new.clone()]);
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let seen = fs::read_to_string(&path).unwrap();
+                assert!(whole.contains(&seen), "{} bytes", seen.len());
+            }
+        })
+    };
+    ws.read("f").await.unwrap();
+    for _ in 0..10 {
+        ws.write("f", &new).await.unwrap();
+        ws.write("f", &old).await.unwrap();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    reading.join().unwrap();
+    assert_eq!(fs::read_dir(&ws.root).unwrap().count(), 1);
+}
+
+/// What a call did to files, as `mainstay undo` will read it.
+#[tokio::test]
+async fn changes_are_declared_with_what_was_there_before() {
+    let ws = Workspace::new();
+    let path = FilePath(ws.root.join("f"));
+    let (one, two) = (ContentHash::of(b"one\n"), ContentHash::of(b"two\n"));
+    let made = ws.write("f", "one\n").await.unwrap();
+    assert_eq!(made.changes, [FileChange { path: path.clone(), before: None, after: one.clone() }]);
+    let changed = ws.edit("f", "one", "two").await.unwrap();
+    assert_eq!(changed.changes, [FileChange { path, before: Some(one.clone()), after: two.clone() }]);
+    assert_eq!(ws.context.spill.load(&one).unwrap(), b"one\n");
+    assert_eq!(ws.write("f", "two\n").await.unwrap().changes, []);
+    assert_eq!(ws.read("f").await.unwrap().changes, []);
+    assert!(!ws.context.spill.path(&two).exists());
+}
+
+/// What cannot be kept for an undo is not changed.
+#[tokio::test]
+async fn without_a_place_for_the_old_bytes_nothing_changes() {
+    let ws = Workspace::new();
+    ws.put("f", "one\n");
+    ws.read("f").await.unwrap();
+    fs::create_dir_all(ws.context.spill.folder().parent().unwrap()).unwrap();
+    fs::write(ws.context.spill.folder(), "in the way").unwrap();
+    for result in [ws.edit("f", "one", "two").await, ws.write("f", "two\n").await] {
+        let summary = result.unwrap_err().summary;
+        assert!(
+            summary.starts_with("f was not changed, because what it holds could not be kept for an undo: "),
+            "{summary}"
+        );
+    }
+    assert_eq!(ws.bytes("f"), b"one\n");
 }
 
 /// W02, E06: whichever of several edits at the same time is reported as made is there; one that met another's change is
@@ -438,6 +650,8 @@ async fn overwriting_keeps_the_form_of_the_file() {
         (b"\xEF\xBB\xBFa\n", "b\n", b"\xEF\xBB\xBFb\n"),
         (b"\xFF\xFEa\0", "b", b"\xFF\xFEb\0"),
         (b"a\r\nb\n", "x\ny\n", b"x\ny\n"),
+        (b"a\rb\r", "x\ny\n", b"x\ry\r"),
+        (b"", "x\ny\n", b"x\ny\n"),
     ] {
         ws.put("f", before);
         ws.read("f").await.unwrap();
@@ -449,6 +663,24 @@ async fn overwriting_keeps_the_form_of_the_file() {
     assert!(ws.write("latin", "caf\u{fffd}!\n").await.is_err());
     assert_eq!(ws.bytes("latin"), b"caf\xE9\n");
     assert_eq!(ws.write("f", "x\ny\n").await.unwrap().summary, "f unchanged: it already held exactly this");
+    ws.put("binary", b"\0\x01");
+    assert_eq!(
+        whole(ws.write("binary", "x").await.unwrap_err()),
+        "binary is a binary file; it was not overwritten\nIf text is to stand there, remove it with a command first."
+    );
+    ws.put("touched", "");
+    ws.write("touched", "x").await.unwrap();
+}
+
+/// D17: half of a surrogate pair never reaches a file as U+FFFD.
+#[tokio::test]
+async fn lone_surrogates_are_refused() {
+    let ws = Workspace::new();
+    let error = Write.run(r#"{"path":"f","content":"a\ud83d"}"#, &ws.context).await.unwrap_err();
+    assert!(error.summary.contains("not valid JSON"), "{}", error.summary);
+    assert_eq!(fs::read_dir(&ws.root).unwrap().count(), 0);
+    Write.run(r#"{"path":"f","content":"a\ud83d\ude00"}"#, &ws.context).await.unwrap();
+    assert_eq!(ws.bytes("f"), "a\u{1F600}".as_bytes());
 }
 
 #[tokio::test]

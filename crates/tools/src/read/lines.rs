@@ -1,5 +1,7 @@
 //! A stretch of lines out of bytes that come in pieces, in memory of the stretch's size.
 
+use memchr::{memchr, memchr_iter};
+
 use crate::text::{count, head};
 
 /// Which part of a text to show.
@@ -48,6 +50,7 @@ pub(super) struct LineScan {
     crlf: u64,
     lf: u64,
     returns: u64,
+    /// The last byte of the current line so far; 0 if it has none.
     last_byte: u8,
     byte_order_mark: bool,
     has_begun: bool,
@@ -84,22 +87,18 @@ impl LineScan {
             bytes = &bytes[3..];
         }
         self.has_begun = true;
-        for piece in bytes.split_inclusive(|b| *b == b'\n') {
-            let content = piece.strip_suffix(b"\n").unwrap_or(piece);
-            let is_ended = content.len() < piece.len();
-            self.extend(content);
-            let before = content.last().copied().unwrap_or(if self.started { self.last_byte } else { 0 });
-            self.last_byte = before;
-            if is_ended {
-                if before == b'\r' {
-                    self.crlf += 1;
-                } else {
-                    self.lf += 1;
-                }
-                self.end_line(Some(before));
-                self.last_byte = b'\n';
+        let mut rest = bytes;
+        while let Some(at) = memchr(b'\n', rest) {
+            self.extend(&rest[..at]);
+            if self.last_byte == b'\r' {
+                self.crlf += 1;
+            } else {
+                self.lf += 1;
             }
+            self.end_line(true);
+            rest = &rest[at + 1..];
         }
+        self.extend(rest);
     }
 
     fn in_stretch(&self) -> bool {
@@ -116,11 +115,10 @@ impl LineScan {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
+        let Some(last) = bytes.last() else { return };
         self.started = true;
-        self.returns += bytes.iter().filter(|b| **b == b'\r').count() as u64;
+        self.last_byte = *last;
+        self.returns += memchr_iter(b'\r', bytes).count() as u64;
         if !self.in_stretch() {
             return;
         }
@@ -139,10 +137,10 @@ impl LineScan {
         }
     }
 
-    /// Ends the current line: with a newline behind this byte, or with the text.
-    fn end_line(&mut self, newline_behind: Option<u8>) {
-        if self.in_stretch() && (newline_behind.is_some() || self.started) {
-            if newline_behind == Some(b'\r') && self.current.last() == Some(&b'\r') {
+    /// Ends the current line, by a newline or with the text.
+    fn end_line(&mut self, by_newline: bool) {
+        if self.in_stretch() && (by_newline || self.started) {
+            if by_newline && self.last_byte == b'\r' && self.current.last() == Some(&b'\r') {
                 self.current.pop();
                 self.chars -= 1;
             }
@@ -153,7 +151,8 @@ impl LineScan {
         self.current.clear();
         self.chars = 0;
         self.started = false;
-        self.line += u64::from(newline_behind.is_some());
+        self.last_byte = 0;
+        self.line += u64::from(by_newline);
     }
 
     /// Shows what is kept of the current line, of which all has come or not.
@@ -192,7 +191,7 @@ impl LineScan {
     pub(super) fn finish(mut self, at_end: bool) -> Found {
         let unfinished = self.started;
         if at_end {
-            self.end_line(None);
+            self.end_line(false);
         } else if self.in_stretch() && self.started {
             self.show_line(false);
         }
