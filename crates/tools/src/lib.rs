@@ -14,6 +14,8 @@ pub mod image;
 mod place;
 
 mod files;
+pub mod look;
+pub mod put_back;
 
 mod sys;
 mod supervisor;
