@@ -132,16 +132,31 @@ pub(crate) fn change(
     old: Option<&Snapshot>,
     bytes: &[u8],
 ) -> Result<FileChange, ToolError> {
-    let before = match old {
-        Some(old) => {
-            check_writable(place, old)?;
-            Some(keep(context, place, old)?)
-        }
-        None => None,
-    };
-    replace(place, old, bytes)
-        .map_err(|error| ToolError::from(format!("cannot write {}: {error}", place.shown)))?;
+    let before = old.map(|old| keep(context, place, old)).transpose()?;
+    replace(place, old, bytes)?;
     Ok(FileChange { path: FilePath(place.path.clone()), before, after: ContentHash::of(bytes) })
+}
+
+/// Keeps what a file holds, so that the change to come can be taken back.
+fn keep(context: &CallContext, place: &Place, old: &Snapshot) -> Result<ContentHash, ToolError> {
+    context.spill.store(&old.bytes).map_err(|error| {
+        let shown = &place.shown;
+        ToolError::from(format!(
+            "{shown} was not changed, because what it holds could not be kept for an undo: {error}"
+        ))
+    })
+}
+
+/// Puts new bytes where `old` was, or makes a new file, with its directories, where nothing was.
+///
+/// # Errors
+///
+/// As [`change`].
+pub(crate) fn replace(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> Result<(), ToolError> {
+    if let Some(old) = old {
+        check_writable(place, old)?;
+    }
+    put(place, old, bytes).map_err(|error| ToolError::from(format!("cannot write {}: {error}", place.shown)))
 }
 
 /// A rename would replace a read-only file without a word, so it is asked here.
@@ -157,17 +172,7 @@ fn check_writable(place: &Place, old: &Snapshot) -> Result<(), ToolError> {
     })
 }
 
-/// Keeps what a file holds, so that the change to come can be taken back.
-fn keep(context: &CallContext, place: &Place, old: &Snapshot) -> Result<ContentHash, ToolError> {
-    context.spill.store(&old.bytes).map_err(|error| {
-        let shown = &place.shown;
-        ToolError::from(format!(
-            "{shown} was not changed, because what it holds could not be kept for an undo: {error}"
-        ))
-    })
-}
-
-fn replace(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> io::Result<()> {
+fn put(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> io::Result<()> {
     let (directory, name) = place.parent(old.is_none())?;
     let Some(old) = old else { return beside(&directory, None, bytes)?.link_as(&directory, &name) };
     // Looked at again as late as can be, so that what another program wrote since is not lost.
