@@ -4,12 +4,13 @@
 //! a name, synced, linked and renamed over it, and keeps owner and mode; a new file is linked where nothing lies. Where a
 //! replacement would lose something, or is not possible, the bytes are written in place: a file with several hard links
 //! (all names keep seeing one file), one whose owner could not be kept, a directory in which no file can be made. Links
-//! were followed before, so a link stays and its target changes. Extended attributes are not carried over.
+//! were followed before, so a link stays and its target changes. Extended attributes are carried over, access lists among
+//! them, but for those of the security modules, which set their own.
 //!
 //! Nothing here is remembered from one call to the next but locks that are held.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,7 +18,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use mainstay_session::message::{ContentHash, FileChange, FilePath, ReferencedFile};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 
 use crate::place::Place;
 use crate::text::count;
@@ -33,7 +35,11 @@ pub(crate) struct Snapshot {
     /// Their hash.
     pub(crate) hash: ContentHash,
     stat: Stat,
+    attributes: Vec<Attribute>,
 }
+
+/// An extended attribute: its name and its value.
+type Attribute = (CString, Vec<u8>);
 
 impl Snapshot {
     /// Reads a file; none if nothing lies there.
@@ -58,8 +64,25 @@ impl Snapshot {
         }
         let mut bytes = Vec::new();
         (&mut file).take(WHOLE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(Some(Snapshot { hash: ContentHash::of(&bytes), bytes, stat }))
+        let attributes = attributes(&file);
+        Ok(Some(Snapshot { hash: ContentHash::of(&bytes), bytes, stat, attributes }))
     }
+}
+
+/// The extended attributes that a replacement must have too; none where the file system has none.
+fn attributes(file: &File) -> Vec<Attribute> {
+    let mut names = Vec::with_capacity(64 * 1024);
+    if rustix::fs::flistxattr(file, spare_capacity(&mut names)).is_err() {
+        return Vec::new();
+    }
+    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"security."));
+    kept.filter_map(|name| {
+        let name = CString::from_vec_with_nul(name.to_vec()).ok()?;
+        let mut value = Vec::with_capacity(64 * 1024);
+        rustix::fs::fgetxattr(file, &name, spare_capacity(&mut value)).ok()?;
+        Some((name, value))
+    })
+    .collect()
 }
 
 /// Why a file could not be opened for reading.
@@ -259,6 +282,9 @@ fn beside<'a>(directory: &'a OwnedFd, old: Option<&Snapshot>, bytes: &[u8]) -> i
     let mut file = File::from(file);
     if let Some(old) = old {
         keep_owner_and_mode(&file, &old.stat)?;
+        for (name, value) in &old.attributes {
+            rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())?;
+        }
     }
     file.write_all(bytes)?;
     rustix::fs::fdatasync(&file)?;

@@ -402,6 +402,67 @@ async fn a_file_in_a_read_only_directory_is_written_in_place() {
     assert!(made.unwrap_err().summary.starts_with("cannot write d/new: "));
 }
 
+/// E10: access lists and other extended attributes stay.
+#[tokio::test]
+async fn extended_attributes_stay() {
+    let ws = Workspace::new();
+    let path = ws.put("f", "a\n");
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&path, "user.origin", b"here\0or there", flags).is_err() {
+        return; // A file system without them.
+    }
+    ws.change("f", "a", "b").await.unwrap();
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(&path, "user.origin", &mut value).unwrap();
+    assert_eq!(&value[..length], b"here\0or there");
+}
+
+/// E11: killed at any moment, a writer leaves the old bytes or the new ones, and nothing beside them.
+#[test]
+fn a_killed_writer_leaves_a_whole_file() {
+    let ws = Workspace::new();
+    let path = ws.put("f", "a".repeat(BIG));
+    for round in 0..6 {
+        let inode = fs::metadata(&path).unwrap().ino();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "writes_until_it_is_killed"])
+            .env(WRITER, &ws.root)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while fs::metadata(&path).unwrap().ino() == inode && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_ne!(fs::metadata(&path).unwrap().ino(), inode, "it never wrote");
+        std::thread::sleep(std::time::Duration::from_millis(17 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let one = [b'a', b'b'].into_iter().find(|letter| bytes.iter().all(|byte| byte == letter));
+        assert!(one.is_some() && bytes.len() == BIG, "{} bytes", bytes.len());
+        assert_eq!(fs::read_dir(&ws.root).unwrap().count(), 1);
+    }
+}
+
+const WRITER: &str = "MAINSTAY_TEST_WRITER";
+const BIG: usize = 2_000_000;
+
+#[test]
+#[ignore = "run by a_killed_writer_leaves_a_whole_file, as a process to kill"]
+fn writes_until_it_is_killed() {
+    let Some(root) = std::env::var_os(WRITER) else { return };
+    let mut ws = Workspace::new();
+    ws.context.workspace = PathBuf::from(root);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        ws.read("f").await.unwrap();
+        for letter in ["b", "a"].into_iter().cycle() {
+            ws.write("f", &letter.repeat(BIG)).await.unwrap();
+        }
+    });
+}
+
 /// E11: whoever reads while a file is changed sees it as it was or as it is, and nothing is left beside it.
 #[tokio::test]
 async fn a_reader_sees_the_old_bytes_or_the_new_ones() {
@@ -683,9 +744,20 @@ async fn lone_surrogates_are_refused() {
     assert_eq!(ws.bytes("f"), "a\u{1F600}".as_bytes());
 }
 
+/// §9: names that other agents use, in any spelling.
 #[tokio::test]
 async fn other_names_for_arguments_are_read_and_told() {
     let ws = Workspace::new();
+    let output = ws.call(&Write, json!({"filePath": "f", "file_text": "z\n"})).await.unwrap();
+    assert_eq!(output.summary, "Created f: 1 line (Read `filePath` as `path`, `file_text` as `content`.)");
+    let camel = json!({"absolute_path": "f", "oldString": "z", "newString": "y", "replaceAll": true});
+    assert_eq!(
+        ws.call(&Edit, camel).await.unwrap().summary,
+        "Edited f: 1 replacement (+1 -1 lines) (Read `absolute_path` as `path`, `oldString` as `old`, `newString` as `new`, `replaceAll` as `replace_all`, a single edit as `edits`.)"
+    );
+    let inserting = json!({"path": "f", "insert_line": 1, "new_str": "x"});
+    let error = whole(ws.call(&Edit, inserting).await.unwrap_err());
+    assert!(error.contains("`old`: missing") && error.contains("`insert_line`: no such field"), "{error}");
     ws.put("f", "a\n");
     ws.read("f").await.unwrap();
     let flat = json!({"file_path": "f", "old_string": "a", "new_string": "b", "replace_all": "false"});
