@@ -127,7 +127,7 @@ pub fn inspect(bytes: &[u8]) -> Result<ImageInfo, ImageFault> {
 
 /// Chunks with right checksums from the header to the end, image data among them (PNG specification, chapter 5).
 fn png_is_whole(bytes: &[u8]) -> Option<()> {
-    let mut rest = bytes.get(8..)?;
+    let mut rest = bytes.get(8..).filter(|chunks| chunks.get(4..8) == Some(b"IHDR"))?;
     let mut has_data = false;
     loop {
         let (length, after) = rest.split_first_chunk::<4>()?;

@@ -49,6 +49,9 @@ impl Place {
         if asked.is_empty() || asked.contains('\0') {
             return Err(ToolError::from("`path` is empty or holds a zero byte; name a file".to_owned()));
         }
+        if purpose == Purpose::Change && asked.ends_with('/') {
+            return Err(ToolError::from(format!("{asked} names a directory; name a file")));
+        }
         Self::of_resolved(context, resolve(&context.workspace, Some(asked)), asked, purpose)
     }
 

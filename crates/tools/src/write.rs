@@ -89,9 +89,11 @@ fn overwrite(
         let summary = format!("{shown} unchanged: it already held exactly this{kept}");
         return Ok(ToolOutput { summary, ..touched(place, Some(old.hash.clone())) });
     }
-    check_seen(context, place, old, || head_and_tail(&String::from_utf8_lossy(&old.bytes), 2_000))?;
+    let encoding = Encoding::of(&old.bytes);
+    let before = encoding.decode(&old.bytes);
+    check_seen(context, place, old, || head_and_tail(&String::from_utf8_lossy(&before), 2_000))?;
     let change = change(context, place, Some(old), &bytes)?;
-    let diff = diff::lines(&old.bytes, &bytes);
+    let diff = diff::lines(&before, &encoding.decode(&bytes));
     let lines = diff.as_ref().map(|diff| format!(" (+{} -{} lines)", diff.added, diff.removed));
     let hash = Some(change.after.clone());
     Ok(ToolOutput {
