@@ -305,7 +305,7 @@ async fn names_that_are_not_utf8_are_shown_reversibly() {
 #[tokio::test]
 async fn edits_keep_every_other_byte() {
     let ws = Workspace::new();
-    let cases: [(&[u8], &str, &str, &[u8]); 14] = [
+    let cases: [(&[u8], &str, &str, &[u8]); 16] = [
         (
             b"a = 1\r\nb = 2\r\nc = 3\r\n",
             "b = 2\nc = 3",
@@ -329,6 +329,8 @@ async fn edits_keep_every_other_byte() {
         (b"// \xA9\r\nx\r\n", "x", "y\nz", b"// \xA9\r\ny\r\nz\r\n"),
         (b"\xFF\xFEa\0\r\0\n\0\xe9\0", "a", "\u{1F600}", b"\xFF\xFE\x3d\xd8\x00\xde\r\0\n\0\xe9\0"),
         (b"a\nb", "b", "c", b"a\nc"),
+        (b"a\nb", "b\n", "c\n", b"a\nc"),
+        (b"a\r\nb", "b\n", "c\nd\n", b"a\r\nc\r\nd"),
         (b"a\r\r\nb\r\r\n", "b", "c", b"a\r\r\nc\r\r\n"),
     ];
     for (before, old, new, after) in cases {

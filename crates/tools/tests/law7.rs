@@ -379,4 +379,64 @@ proptest! {
             Ok(())
         })?;
     }
+
+    /// Law 7, W01: whatever the bytes are and whatever is quoted from them, an edit that is made replaces one stretch
+    /// that reads like `old` by one that reads like `new`, and an edit that is not made changes nothing.
+    #[test]
+    fn an_edit_of_any_bytes_replaces_one_stretch_or_nothing(
+        bytes in any_bytes(),
+        from in any::<prop::sample::Index>(),
+        to in any::<prop::sample::Index>(),
+        new in "[a-b\n ]{0,4}",
+        loosened in any::<bool>(),
+    ) {
+        in_runtime(async {
+            let ws = Workspace::new();
+            ws.put("f", &bytes);
+            prop_assume!(!bytes.is_empty() && ws.read("f").await.is_ok());
+            let (from, to) = (from.index(bytes.len()), to.index(bytes.len()));
+            let old = String::from_utf8_lossy(&bytes[from.min(to)..=from.max(to)]).into_owned();
+            let old = if loosened { old.replace(' ', "  ").replace("\r\n", "\n") } else { old };
+            let before = trace(&ws);
+            match edit(&ws, "f", &[json!({ "old": old, "new": new })]).await {
+                Ok(_) => assert!(one_stretch(&bytes, &ws.bytes("f"), &old, &new), "{}", ws.bytes("f").escape_ascii()),
+                Err(_) => assert_eq!((trace(&ws), ws.bytes("f")), (before, bytes)),
+            }
+            Ok(())
+        })?;
+    }
+}
+
+/// Whether `after` is `before` with one stretch that reads like `old` replaced by one that reads like `new`.
+fn one_stretch(before: &[u8], after: &[u8], old: &str, new: &str) -> bool {
+    let words = |bytes: &[u8]| {
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let words = bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        words.map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    let prefix = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+    (0..=prefix).any(|start| {
+        (start..=before.len()).any(|end| {
+            let kept = before.len() - end;
+            after.len() >= start + kept
+                && after[after.len() - kept..] == before[end..]
+                && words(&before[start..end]) == words(old.as_bytes())
+                && words(&after[start..after.len() - kept]) == words(new.as_bytes())
+        })
+    })
+}
+
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        3 => Just(b"\n".to_vec()),
+        2 => Just(b"\r\n".to_vec()),
+        1 => Just(b"\r".to_vec()),
+        2 => Just("é日".as_bytes().to_vec()),
+        1 => Just(b"\xE9".to_vec()),
+        1 => Just(b"\xD6\xD0\xCE\x41".to_vec()),
+        1 => Just(b"\x83\x5C".to_vec()),
+        1 => Just(b"\xEF\xBB\xBF".to_vec()),
+        6 => "[ab ]{1,4}".prop_map(String::into_bytes),
+    ];
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
 }

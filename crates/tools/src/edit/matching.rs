@@ -132,7 +132,12 @@ impl Replacement {
             lines[first..=last].iter().map(|span| String::from_utf8_lossy(&text[span.clone()])).collect();
         let end = if old.ends_with('\n') { with_terminator(text, lines[last].end) } else { lines[last].end };
         let hit = lines[first].start..end;
-        let new = reindented(&self.new, &wanted, &found);
+        let mut new = reindented(&self.new, &wanted, &found);
+        // A last line without a newline does not get one because the edit quotes one.
+        if old.ends_with('\n') && end == lines[last].end {
+            let kept = new.strip_suffix("\r\n").or_else(|| new.strip_suffix('\n')).map(str::len);
+            new.truncate(kept.unwrap_or(new.len()));
+        }
         let note = format!("(Lines {}-{} matched except for white space.)", first + 1, last + 1);
         let fitted = Replacement { new, ..self.clone() };
         Ok(fitted.replaced(text, &[hit], Some(note)))
