@@ -7,11 +7,16 @@ use std::fs;
 use std::sync::Arc;
 
 use common::*;
+use futures_util::future::BoxFuture;
 use mainstay_agent::Setup;
+use mainstay_model::{Attempt, Delta, Encoded, Model};
 use mainstay_session::entry::StopReason;
-use mainstay_session::message::{ContentHash, FileChange, FilePath, Outcome};
+use mainstay_session::message::{ContentHash, FileChange, FilePath, Image, Outcome};
+use mainstay_session::request::Request;
+use mainstay_testkit::models;
 use mainstay_tools::{Edit, Read, Write};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 fn with_files(setup: Setup) -> Setup {
     with_tool(with_tool(with_tool(setup, Arc::new(Read)), Arc::new(Write)), Arc::new(Edit))
@@ -99,6 +104,62 @@ async fn a_stale_edit_is_not_repeated_for_ever() {
     );
     assert_eq!(told, [first, &again, &again]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "SELECT 1\n");
+}
+
+/// §9: an image that was read is in the result's entry, and its bytes are in the spill; a model without eyes has none.
+#[tokio::test]
+async fn an_image_that_was_read_is_part_of_the_session() {
+    let gif = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
+    for sees in [true, false] {
+        let bench = Bench::new();
+        fs::write(bench.workspace.path().join("shot"), gif).unwrap();
+        let inner = models::script(&json!([calls(&[read("shot")]), text("done")]));
+        let setup = bench.setup(Arc::new(Eyes { inner, sees }));
+        let (agent, _) = run(with_files(setup), "look").await;
+        let result = results(&agent.dir()).pop().unwrap();
+        let hash = ContentHash::of(gif);
+        let image = Image { media_type: "image/gif".to_owned(), hash: hash.clone(), bytes: gif.len() as u64 };
+        assert_eq!(result.images, if sees { vec![image] } else { Vec::new() }, "{}", result.summary);
+        assert_eq!(agent.spill().load(&hash).ok(), sees.then(|| gif.to_vec()));
+        assert_sound(&agent);
+    }
+}
+
+/// A model that says whether it takes images.
+struct Eyes {
+    inner: Arc<dyn Model>,
+    sees: bool,
+}
+
+impl Model for Eyes {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn api(&self) -> &str {
+        self.inner.api()
+    }
+
+    fn context_window(&self) -> u64 {
+        self.inner.context_window()
+    }
+
+    fn takes_images(&self) -> bool {
+        self.sees
+    }
+
+    fn encode(&self, request: &Request<'_>) -> Encoded {
+        self.inner.encode(request)
+    }
+
+    fn stream<'a>(
+        &'a self,
+        request: &'a Encoded,
+        on_delta: &'a mut (dyn FnMut(Delta<'_>) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Attempt> {
+        self.inner.stream(request, on_delta, cancel)
+    }
 }
 
 /// D17: half of a surrogate pair is not written as U+FFFD; a whole pair is written.

@@ -35,7 +35,8 @@ pub(crate) struct Snapshot {
     /// Their hash.
     pub(crate) hash: ContentHash,
     stat: Stat,
-    attributes: Vec<Attribute>,
+    /// None if they cannot be read, and so cannot be given to another file.
+    attributes: Option<Vec<Attribute>>,
 }
 
 /// An extended attribute: its name and its value.
@@ -55,34 +56,37 @@ impl Snapshot {
         };
         let failed = |error: io::Error| ToolError::from(format!("cannot read {}: {error}", place.shown));
         let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
-        if u64::try_from(stat.st_size).unwrap_or(0) > WHOLE_FILE_BYTES {
+        let mut bytes = Vec::new();
+        if u64::try_from(stat.st_size).unwrap_or(0) <= WHOLE_FILE_BYTES {
+            (&mut file).take(WHOLE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        }
+        if u64::try_from(stat.st_size).unwrap_or(0).max(bytes.len() as u64) > WHOLE_FILE_BYTES {
             return Err(ToolError::from(format!(
                 "{} is larger than {} MB; nothing was done, change it with a command",
                 place.shown,
                 WHOLE_FILE_BYTES >> 20
             )));
         }
-        let mut bytes = Vec::new();
-        (&mut file).take(WHOLE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-        let attributes = attributes(&file);
+        let attributes = attributes(&file).ok();
         Ok(Some(Snapshot { hash: ContentHash::of(&bytes), bytes, stat, attributes }))
     }
 }
 
 /// The extended attributes that a replacement must have too; none where the file system has none.
-fn attributes(file: &File) -> Vec<Attribute> {
+fn attributes(file: &File) -> rustix::io::Result<Vec<Attribute>> {
     let mut names = Vec::with_capacity(64 * 1024);
-    if rustix::fs::flistxattr(file, spare_capacity(&mut names)).is_err() {
-        return Vec::new();
-    }
-    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"security."));
-    kept.filter_map(|name| {
-        let name = CString::from_vec_with_nul(name.to_vec()).ok()?;
+    match rustix::fs::flistxattr(file, spare_capacity(&mut names)) {
+        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let mut attributes = Vec::new();
+    for name in names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"security.")) {
+        let name = CString::from_vec_with_nul(name.to_vec()).map_err(|_| rustix::io::Errno::INVAL)?;
         let mut value = Vec::with_capacity(64 * 1024);
-        rustix::fs::fgetxattr(file, &name, spare_capacity(&mut value)).ok()?;
-        Some((name, value))
-    })
-    .collect()
+        rustix::fs::fgetxattr(file, &name, spare_capacity(&mut value))?;
+        attributes.push((name, value));
+    }
+    Ok(attributes)
 }
 
 /// Why a file could not be opened for reading.
@@ -203,7 +207,7 @@ fn put(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> io::Result<()> {
     if !is_same(&now, &old.stat) {
         return Err(io::Error::other("another program changed it at this moment; read it again"));
     }
-    if old.stat.st_nlink > 1 {
+    if old.stat.st_nlink > 1 || old.attributes.is_none() {
         return in_place(&directory, &name, old, bytes);
     }
     match beside(&directory, Some(old), bytes) {
@@ -282,7 +286,7 @@ fn beside<'a>(directory: &'a OwnedFd, old: Option<&Snapshot>, bytes: &[u8]) -> i
     let mut file = File::from(file);
     if let Some(old) = old {
         keep_owner_and_mode(&file, &old.stat)?;
-        for (name, value) in &old.attributes {
+        for (name, value) in old.attributes.iter().flatten() {
             rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())?;
         }
     }
