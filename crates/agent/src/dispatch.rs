@@ -110,7 +110,8 @@ impl Dispatch<'_> {
                 call.name
             )));
         }
-        if tool.kind() == ToolKind::Edit && clean_surrogates(&call.arguments) != call.arguments {
+        let may_write = matches!(tool.kind(), ToolKind::Edit | ToolKind::Command);
+        if may_write && clean_surrogates(&call.arguments) != call.arguments {
             return Err(wrong(format!(
                 "`{}` was not run: its arguments hold half of a surrogate pair, which no file can hold; send whole characters",
                 call.name

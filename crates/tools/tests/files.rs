@@ -572,6 +572,14 @@ async fn ambiguous_empty_and_idle_edits_are_refused() {
     let error = ws.edit("f", "import z", "q").await.unwrap_err();
     assert_eq!(whole(error), "f: `old` does not occur in the file\nThe nearest text, lines 1-1:\nimport a");
     assert_eq!(ws.bytes("f"), b"import a\nimport a\nx\n");
+    ws.put("empty", "");
+    for old in ["x", "\n", " "] {
+        let error = ws.change("empty", old, "q").await.unwrap_err();
+        assert_eq!(
+            whole(error),
+            "empty: `old` does not occur in the file\nNothing in the file is like it; read the file."
+        );
+    }
     ws.edit("f", "import a\nx", "import b\nx").await.unwrap();
     let all = json!({"path": "f", "edits": [{"old": "import", "new": "use", "replace_all": true}]});
     assert_eq!(ws.call(&Edit, all).await.unwrap().summary, "Edited f: 2 replacements (+2 -2 lines)");
