@@ -42,7 +42,13 @@ async fn the_address_the_key_and_the_query_are_those_of_the_api() {
     for name in ["gemini-2.5-flash", "tunedModels/a b?c"] {
         let model = model(name, &format!("{}/", server.base_url()));
         assert_eq!((model.name(), model.api()), (format!("gemini/{name}").as_str(), "gemini"));
-        let request = Request { system: "s", tools: &[], messages: vec![user("hi")], previous: None };
+        let request = Request {
+            system: "s",
+            tools: &[],
+            messages: vec![user("hi")],
+            previous: None,
+            dropped_answers: 0,
+        };
         let encoded = model.encode(&request);
         let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(attempt.content, [Content::Text { text: "Hello".to_owned() }]);
@@ -73,7 +79,13 @@ async fn only_what_is_whole_survives_a_broken_connection() {
         let cut = body.len() - 9;
         let server = WireServer::start([Reply::stream(body).cut_after(cut)]).await.unwrap();
         let model = model("gemini-2.5-flash", &server.base_url());
-        let request = Request { system: "s", tools: &[], messages: vec![user("hi")], previous: None };
+        let request = Request {
+            system: "s",
+            tools: &[],
+            messages: vec![user("hi")],
+            previous: None,
+            dropped_answers: 0,
+        };
         let attempt = model.stream(&model.encode(&request), &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(attempt.content, [Content::Text { text: "a".to_owned() }]);
         match attempt.ended {
@@ -186,7 +198,8 @@ fn write(
     previous: Option<&RequestMark>,
 ) -> mainstay_model::Encoded {
     let tools = tools();
-    let request = Request { system: "s", tools: &tools, messages: messages.to_vec(), previous };
+    let request =
+        Request { system: "s", tools: &tools, messages: messages.to_vec(), previous, dropped_answers: 0 };
     model(name, "http://127.0.0.1:1/v1beta").encode(&request)
 }
 

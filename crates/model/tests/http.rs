@@ -264,7 +264,8 @@ async fn a_prompt_larger_than_the_window_is_no_matter_of_rate() {
         ("word ".repeat(16_000), ErrorClass::Overflow),
     ] {
         let messages = vec![Message::User { text: Cow::Borrowed(&text), pictures: Vec::new() }];
-        let encoded = model.encode(&Request { system: "", tools: &[], messages, previous: None });
+        let encoded =
+            model.encode(&Request { system: "", tools: &[], messages, previous: None, dropped_answers: 0 });
         let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(failure(&attempt).0, expected, "{attempt:?}");
     }

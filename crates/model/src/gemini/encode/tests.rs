@@ -42,7 +42,7 @@ fn picture(image: &Image) -> Picture<'_> {
 
 fn encoded(settings: &ModelSettings, tools: &[ToolSpec], messages: Vec<Message<'_>>) -> String {
     let model = format!("{}/{}", settings.provider, settings.name);
-    let request = Request { system: "Be good.", tools, messages, previous: None };
+    let request = Request { system: "Be good.", tools, messages, previous: None, dropped_answers: 0 };
     String::from_utf8(encode(&model, settings, &request).body).unwrap()
 }
 
@@ -308,7 +308,8 @@ fn encoding_is_a_function_of_the_request() {
         vec![user("a"), Message::Answer { model: ME, blocks }, result(0, "read", "ok"), user("b")]
     };
     let write = || {
-        let request = Request { system: "s", tools: &[], messages: messages(), previous: None };
+        let request =
+            Request { system: "s", tools: &[], messages: messages(), previous: None, dropped_answers: 0 };
         encode(ME, &settings("gemini-3-pro-preview"), &request)
     };
     assert_eq!(write(), write());
