@@ -13,8 +13,8 @@ use mainstay_model::{Attempt, Delta, Encoded, Model};
 use mainstay_session::entry::StopReason;
 use mainstay_session::message::{ContentHash, FileChange, FilePath, Image, Outcome};
 use mainstay_session::request::Request;
-use mainstay_testkit::models;
-use mainstay_tools::{Edit, Read, Write};
+use mainstay_testkit::{models, tools};
+use mainstay_tools::{Edit, Read, ToolKind, Write};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -162,20 +162,33 @@ impl Model for Eyes {
     }
 }
 
-/// D17: half of a surrogate pair is not written as U+FFFD; a whole pair is written.
+/// D17: half of a surrogate pair is not written as U+FFFD, nor given to a command that may write it; a whole pair is.
 #[tokio::test]
 async fn half_of_a_surrogate_pair_reaches_no_file() {
     let bench = Bench::new();
-    let raw = |content: &str| json!({ "calls": [{ "name": "write", "arguments": format!(r#"{{"path":"f","content":"{content}"}}"#) }] });
-    let (setup, _) = bench.scripted(&json!([raw(r"a\ud83d"), raw(r"b\ud83d\ude00"), text("done")]));
-    let (agent, _) = run(with_files(setup), "go").await;
+    let raw = |name: &str, content: &str| {
+        let arguments = format!(r#"{{"path":"f","content":"{content}"}}"#);
+        json!({ "calls": [{ "name": name, "arguments": arguments }] })
+    };
+    let answers = [
+        raw("write", r"a\ud83d"),
+        raw("shell", r"\udc00"),
+        raw("work", r"\udc00"),
+        raw("write", r"b\ud83d\ude00"),
+        text("done"),
+    ];
+    let (setup, _) = bench.scripted(&json!(answers));
+    let setup = with_tool(with_files(setup), tools::succeeds("shell", ToolKind::Command));
+    let (agent, _) = run(setup, "go").await;
     let told: Vec<String> = results(&agent.dir()).into_iter().map(|result| result.text()).collect();
+    let refused = |name: &str| {
+        format!(
+            "`{name}` was not run: its arguments hold half of a surrogate pair, which no file can hold; send whole characters"
+        )
+    };
     assert_eq!(
         told,
-        [
-            "`write` was not run: its arguments hold half of a surrogate pair, which no file can hold; send whole characters",
-            "Created f: 1 line"
-        ]
+        [refused("write"), refused("shell"), "work is done".to_owned(), "Created f: 1 line".to_owned()]
     );
     assert_eq!(fs::read_to_string(bench.workspace.path().join("f")).unwrap(), "b\u{1F600}");
 }
