@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use mainstay_session::arguments::{object_text, parse_arguments};
+use mainstay_session::arguments::{clean_surrogates, object_text, parse_arguments};
 use mainstay_session::entry::{Answer, Body, ToolIntent};
 use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log::AppendError;
@@ -84,6 +84,7 @@ impl Dispatch<'_> {
             Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments, max).await,
             Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
+        let ended = self.warned(call, ended);
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended }, max)?;
         let bytes = result.summary.len() + result.content.as_ref().map_or(0, String::len);
@@ -109,6 +110,13 @@ impl Dispatch<'_> {
                 call.name
             )));
         }
+        let may_write = matches!(tool.kind(), ToolKind::Edit | ToolKind::Command);
+        if may_write && clean_surrogates(&call.arguments) != call.arguments {
+            return Err(wrong(format!(
+                "`{}` was not run: its arguments hold half of a surrogate pair, which no file can hold; send whole characters",
+                call.name
+            )));
+        }
         if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
             return Err(Refusal { outcome: Outcome::Denied, reason });
         }
@@ -129,6 +137,18 @@ impl Dispatch<'_> {
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
             Err(error) => Ended::failed(Outcome::Error, error),
         }
+    }
+
+    /// Says of a call that fails as it did before that repeating it leads nowhere.
+    fn warned(&self, call: &ToolCall, mut ended: Ended) -> Ended {
+        if ended.outcome == Outcome::Error && self.log.read(|state| state.failures_in_a_row(call)) > 0 {
+            let warning = "This very call has failed before. Do something else first: after a third failure the turn ends.";
+            ended.content = Some(match ended.content {
+                Some(content) => format!("{content}\n{warning}"),
+                None => warning.to_owned(),
+            });
+        }
+        ended
     }
 
     /// Logs what a call brought.

@@ -138,7 +138,7 @@ impl StepContext<'_> {
             } else {
                 let Self { setup, log, cancel, number, .. } = *self;
                 let asked = Ask { setup, log, cancel, lane: Lane::Main, step: number }
-                    .until_answered(&encoded)
+                    .until_answered(encoded)
                     .await?;
                 match &asked {
                     Asked::Overflow { message } => self.make_room(Reason::Overflow { message }).await?,

@@ -194,6 +194,14 @@ impl SessionState {
         }
     }
 
+    /// In how many answers in a row this very call has failed, up to now.
+    pub fn failures_in_a_row(&self, call: &ToolCall) -> u32 {
+        self.failing
+            .as_ref()
+            .filter(|failing| failing.call == identity(call))
+            .map_or(0, |failing| failing.times)
+    }
+
     /// What the end of a turn says of the session.
     pub fn turn_end(&self, stop_reason: StopReason, error: Option<String>) -> TurnEnd {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

@@ -152,7 +152,7 @@ impl Worker<'_> {
     async fn ask(&self, round: u64) -> Result<Asked, AppendError> {
         let Compactor { setup, log, cancel, .. } = self.compactor;
         let (encoded, _) = log.measured_of(&self.state, setup.model.as_ref());
-        Ask { setup, log, cancel, lane: self.lane.clone(), step: round }.until_answered(&encoded).await
+        Ask { setup, log, cancel, lane: self.lane.clone(), step: round }.until_answered(encoded).await
     }
 
     async fn run_calls(&mut self, seq: Seq, answer: &Answer) -> Result<(), AppendError> {
