@@ -43,10 +43,12 @@ impl Ask<'_> {
     /// # Errors
     ///
     /// If an attempt cannot be logged.
-    pub(crate) async fn until_answered(&self, encoded: &Encoded) -> Result<Asked, AppendError> {
+    pub(crate) async fn until_answered(&self, mut encoded: Encoded) -> Result<Asked, AppendError> {
         let mut waited = Duration::ZERO;
         for failures in 1.. {
-            let (seq, answer, retry_after) = self.attempt(encoded).await?;
+            let (seq, answer, retry_after) = self.attempt(&encoded).await?;
+            // What is sent again is all of what was sent before.
+            encoded.mark.shared = encoded.mark.units;
             let (class, message) = match &answer.ended {
                 Ended::Complete => return Ok(Asked::Answer(seq, answer)),
                 Ended::Cancelled => return Ok(Asked::Cancelled),

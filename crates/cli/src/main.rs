@@ -17,7 +17,9 @@ mod cache;
 mod plan;
 mod sessions;
 mod undo;
+mod signals;
 mod exec;
+mod compact;
 mod demo;
 
 use std::process::ExitCode;
@@ -78,6 +80,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
             undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {
             let HistoryArguments { session, json, cache, cwd } = arguments;
             let session = chosen(&surroundings, session.as_deref(), cwd.as_deref())?;

@@ -206,7 +206,7 @@ pub struct Checkpoint {
     /// Attempts at a compaction since the last that made room.
     #[serde(default)]
     pub failed_compactions: u32,
-    /// How many tokens there were before the last attempt.
+    /// How many tokens the last request before the last attempt had.
     #[serde(default)]
     pub compacted_from: Option<u64>,
     /// How many answers of the session are no longer in the conversation.
@@ -438,6 +438,9 @@ pub struct Compaction {
     pub method: String,
     /// Estimated tokens before.
     pub before: u64,
+    /// What the provider had counted for the last request before, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
     /// Estimated tokens after, if it came that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,

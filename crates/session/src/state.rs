@@ -65,7 +65,7 @@ pub struct SessionState {
     pub totals: Totals,
     /// Attempts at a compaction since the last that made room: the answer behind it was counted smaller.
     pub failed_compactions: u32,
-    /// How many tokens there were before the last attempt.
+    /// How many tokens the last request before the last attempt had.
     pub compacted_from: Option<u64>,
     /// How many tokens there were after it, by estimate.
     pub compacted_to: Option<u64>,
@@ -192,6 +192,14 @@ impl SessionState {
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
         }
+    }
+
+    /// In how many answers in a row this very call has failed, up to now.
+    pub fn failures_in_a_row(&self, call: &ToolCall) -> u32 {
+        self.failing
+            .as_ref()
+            .filter(|failing| failing.call == identity(call))
+            .map_or(0, |failing| failing.times)
     }
 
     /// What the end of a turn says of the session.
@@ -358,7 +366,7 @@ impl SessionState {
     }
 
     fn compacted(&mut self, compaction: &Compaction) {
-        self.compacted_from = Some(compaction.before);
+        self.compacted_from = Some(compaction.counted.unwrap_or(compaction.before));
         self.compacted_to = compaction.after;
         if let Some(window) = compaction.window {
             self.learned_window = Some(self.learned_window.map_or(window, |known| known.min(window)));

@@ -10,6 +10,7 @@ mod text;
 
 mod diff;
 mod encoding;
+pub mod image;
 mod place;
 
 mod files;
@@ -29,12 +30,11 @@ use std::sync::Arc;
 
 pub use bash::Bash;
 pub use edit::Edit;
-pub use files::FileMemory;
 pub use read::Read;
 pub use supervisor::{Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
 pub use todo_write::TodoWrite;
-pub use tool::{CallContext, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub use tool::{CallContext, RESULT_BYTES, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;
@@ -50,7 +50,6 @@ pub struct BuiltinOptions {
 
 /// All built-in tools of one session, in the order in which the model is told of them.
 pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
-    let memory = Arc::new(FileMemory::default());
     let hidden = options.hidden_variables.clone();
     let supervisor = match &options.supervisor {
         Some(program) => Supervisor::of_program(program.clone(), hidden),
@@ -58,8 +57,8 @@ pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
     };
     vec![
         Arc::new(Read),
-        Arc::new(Write::new(memory.clone())),
-        Arc::new(Edit::new(memory)),
+        Arc::new(Write),
+        Arc::new(Edit),
         Arc::new(Bash::new(Arc::new(supervisor))),
         Arc::new(TodoWrite),
     ]

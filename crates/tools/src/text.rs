@@ -1,10 +1,6 @@
 //! Text for the model: bounded, cut at character borders, and without control over a terminal.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
-/// The most bytes that any one result has, whatever the window.
-pub(crate) const RESULT_BYTES: usize = 50 * 1024;
+use crate::tool::RESULT_BYTES;
 
 /// The most bytes of a result's content, with room left for the summary and notes.
 pub(crate) fn content_budget(max_result_bytes: usize) -> usize {
@@ -30,30 +26,6 @@ pub(crate) fn head_and_tail(text: &str, bytes: usize) -> String {
 /// The line that stands where bytes are missing.
 pub(crate) fn gap(bytes: usize) -> String {
     format!("\n[… {bytes} bytes left out …]\n")
-}
-
-/// A path for people: from the workspace where it lies in it. Bytes that are not UTF-8 appear as `\xNN`, and so do
-/// control characters, so that the text names exactly one file.
-pub(crate) fn shown_path(path: &Path, workspace: &Path) -> String {
-    let path = path.strip_prefix(workspace).ok().filter(|p| !p.as_os_str().is_empty()).unwrap_or(path);
-    shown_name(path.as_os_str().as_bytes())
-}
-
-/// The bytes of a name for people; see [`shown_path`].
-pub(crate) fn shown_name(bytes: &[u8]) -> String {
-    let mut shown = String::new();
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                let mut buffer = [0; 4];
-                c.encode_utf8(&mut buffer).bytes().for_each(|b| shown.push_str(&format!("\\x{b:02X}")));
-            } else {
-                shown.push(c);
-            }
-        }
-        chunk.invalid().iter().for_each(|b| shown.push_str(&format!("\\x{b:02X}")));
-    }
-    shown
 }
 
 /// A number of things, with the plural where it belongs.
@@ -240,12 +212,5 @@ mod tests {
         let mut capture = HeadTail::new(1000);
         capture.push(b"\xff\xfe\x80ok");
         assert_eq!(capture.render(1000), ("\u{fffd}\u{fffd}\u{fffd}ok".to_owned(), true));
-    }
-
-    #[test]
-    fn names_are_shown_reversibly() {
-        assert_eq!(shown_name(b"a\xffz\n.txt"), "a\\xFFz\\x0A.txt");
-        assert_eq!(shown_path(Path::new("/w/a/b"), Path::new("/w")), "a/b");
-        assert_eq!(shown_path(Path::new("/w"), Path::new("/w")), "/w");
     }
 }

@@ -9,6 +9,9 @@ use mainstay_session::message::{ContentHash, FileChange, Image, ReferencedFile, 
 use mainstay_session::plan::{Plan, PlanInView};
 use tokio_util::sync::CancellationToken;
 
+/// The most bytes that any one result has, whatever the model's window.
+pub const RESULT_BYTES: usize = 50 * 1024;
+
 /// A tool that the model may call.
 pub trait Tool: Send + Sync {
     /// The tool as the model is told of it. The same bytes at every call.
