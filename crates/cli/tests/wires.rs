@@ -687,6 +687,13 @@ async fn failures_end_with_the_code_of_their_class() {
             let ran = machine.run(&["exec", "x"]).await;
             assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{wire:?} {}", ran.err);
             assert!(ran.err.contains(says), "{wire:?}: no {says:?} in {}", ran.err);
+            let other = ran.err.contains("wants api = \"openai-chat\"");
+            assert_eq!(
+                other,
+                wire == Wire::Responses && says.starts_with("base_url"),
+                "{wire:?} {}",
+                ran.err
+            );
             assert_eq!(server.received().len(), 1, "{wire:?}: it is not tried again");
         }
     }

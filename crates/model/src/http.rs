@@ -262,9 +262,15 @@ impl Endpoint {
                     "; redirects{to} are not followed: set base_url of provider `{provider}` to the final address"
                 )
             }
-            (404 | 405, _) => format!(
-                "; check the model's name, and that base_url of provider `{provider}` ends with the version, such as /v1, and holds nothing behind it"
-            ),
+            (404 | 405, _) => {
+                let other = match self.url.path().ends_with("/responses") {
+                    true => "; a server that knows Chat Completions alone wants api = \"openai-chat\"",
+                    false => "",
+                };
+                format!(
+                    "; check the model's name, and that base_url of provider `{provider}` ends with the version, such as /v1, and holds nothing behind it{other}"
+                )
+            }
             _ => String::new(),
         }
     }
