@@ -14,11 +14,17 @@ mod place;
 
 mod files;
 
+pub mod search;
+
 mod sys;
 mod supervisor;
 
+mod lookup;
+
 mod bash;
 mod edit;
+mod glob;
+mod grep;
 mod read;
 mod todo_write;
 mod write;
@@ -28,6 +34,8 @@ use std::sync::Arc;
 pub use bash::Bash;
 pub use edit::Edit;
 pub use files::FileMemory;
+pub use glob::Glob;
+pub use grep::Grep;
 pub use read::Read;
 pub use supervisor::{Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
@@ -58,6 +66,8 @@ pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
         Arc::new(Read),
         Arc::new(Write::new(memory.clone())),
         Arc::new(Edit::new(memory)),
+        Arc::new(Glob),
+        Arc::new(Grep),
         Arc::new(Bash::new(Arc::new(supervisor))),
         Arc::new(TodoWrite),
     ]
