@@ -5,7 +5,7 @@
 //! one was named by itself, only for whether it matches.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ use super::walk::{Collect, Passed, walk};
 
 /// The longest line, and for a pattern that spans lines the largest file, that is searched.
 const HELD_BYTES: usize = 64 << 20;
+/// How large a searcher's buffer is before it meets a longer line.
+const BUFFER_BYTES: usize = 64 << 10;
 /// So many lines of one match across lines are shown.
 const LINES_OF_MATCH: usize = 20;
 
@@ -232,6 +234,7 @@ fn reason(error: &io::Error) -> String {
 
 /// Searches one file after the other.
 struct FileSearch<'a> {
+    build: SearcherBuilder,
     searcher: Searcher,
     pattern: Pattern,
     wanted: Wanted,
@@ -246,21 +249,38 @@ impl<'a> FileSearch<'a> {
             Wanted::Files | Wanted::Counts => 0,
         };
         let line_end = if pattern.crlf { LineTerminator::crlf() } else { LineTerminator::byte(b'\n') };
-        let searcher = SearcherBuilder::new()
+        let mut build = SearcherBuilder::new();
+        build
             .line_terminator(line_end)
             .line_number(matches!(wanted, Wanted::Lines { .. }))
             .before_context(context)
             .after_context(context)
             .multi_line(pattern.across_lines)
             .heap_limit(Some(HELD_BYTES))
-            .binary_detection(binary)
-            .build();
-        FileSearch { searcher, pattern, wanted, limit, stop }
+            .binary_detection(binary);
+        FileSearch { searcher: build.build(), build, pattern, wanted, limit, stop }
     }
 
     /// What matches in a file, if anything does, and whether it was left as binary. Lines are kept only if they shall
     /// be shown.
-    fn run(&mut self, file: &File, shown: bool) -> io::Result<(Option<FileHits>, bool)> {
+    ///
+    /// A searcher's buffer grows with a long line and stays so large, and in how large a piece a file is read decides
+    /// which lines before a zero byte are found. So that this does not depend on the file before, the first file that
+    /// meets a grown buffer is searched again with a new one.
+    fn run(&mut self, mut file: &File, shown: bool) -> io::Result<(Option<FileHits>, bool)> {
+        let (found, grown) = self.once(file, shown);
+        if !grown {
+            return found;
+        }
+        self.searcher = self.build.build();
+        file.rewind()?;
+        let (found, _) = self.once(file, shown);
+        self.searcher = self.build.build();
+        found
+    }
+
+    /// As [`FileSearch::run`], and whether the buffer is larger than a new one.
+    fn once(&mut self, file: &File, shown: bool) -> (io::Result<(Option<FileHits>, bool)>, bool) {
         let keep = if shown && matches!(self.wanted, Wanted::Lines { .. }) { self.limit } else { 0 };
         let mut hits = Hits {
             pattern: &self.pattern,
@@ -271,18 +291,11 @@ impl<'a> FileSearch<'a> {
             lines: Vec::new(),
             binary: false,
         };
-        let file = Watched { file, stop: self.stop };
-        self.searcher.search_reader(&self.pattern.matcher, file, &mut hits)?;
-        let quit = hits.binary && self.searcher.binary_detection().quit_byte().is_some();
-        // Lines before the first zero byte are lines; how many there are in all is not known.
-        let found = hits.hits > 0 && !(quit && self.wanted == Wanted::Counts);
-        let file_hits = FileHits {
-            path: PathBuf::new(),
-            hits: hits.hits,
-            binary: hits.binary && !quit,
-            lines: if hits.binary && !quit { Vec::new() } else { hits.lines },
-        };
-        Ok((found.then_some(file_hits), quit))
+        let mut file = Watched { file, stop: self.stop, largest: 0 };
+        let searched = self.searcher.search_reader(&self.pattern.matcher, &mut file, &mut hits);
+        let grown = file.largest > BUFFER_BYTES && !self.pattern.across_lines;
+        let quits = self.searcher.binary_detection().quit_byte().is_some();
+        (searched.map(|()| hits.into_file(quits, self.wanted)), grown)
     }
 }
 
@@ -290,6 +303,8 @@ impl<'a> FileSearch<'a> {
 struct Watched<'a> {
     file: &'a File,
     stop: &'a Stop,
+    /// The most bytes that were asked for at once.
+    largest: usize,
 }
 
 impl Read for Watched<'_> {
@@ -297,6 +312,7 @@ impl Read for Watched<'_> {
         if self.stop.is_set() {
             return Err(stopped());
         }
+        self.largest = self.largest.max(buffer.len());
         self.file.read(buffer)
     }
 }
@@ -318,6 +334,20 @@ struct Hits<'a> {
 }
 
 impl Hits<'_> {
+    /// What matches in the file, if anything does, and whether its search was ended because it is binary.
+    fn into_file(self, quits: bool, wanted: Wanted) -> (Option<FileHits>, bool) {
+        let quit = self.binary && quits;
+        let file = FileHits {
+            path: PathBuf::new(),
+            hits: self.hits,
+            binary: self.binary && !quit,
+            lines: if self.binary && !quit { Vec::new() } else { self.lines },
+        };
+        // Lines before the first zero byte are lines; how many there are in all is not known.
+        let found = self.hits > 0 && !(quit && wanted == Wanted::Counts);
+        (found.then_some(file), quit)
+    }
+
     fn push(&mut self, number: Option<u64>, kind: LineKind, line: &[u8]) {
         let text = excerpt(line, |line| {
             let hit = self.pattern.matcher.find(line).ok().flatten()?;
