@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
 use crate::arguments::Arguments;
-use crate::lookup::{self, Page, RESULTS};
+use crate::lookup::{self, Page, RESULTS, short};
 use crate::place::Place;
 use crate::search::globs::Globs;
 use crate::search::{Files, Stop, files};
-use crate::text::{content_budget, count, shown_path};
+use crate::text::{count, shown_path};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 
 const SHAPE: &str = r#"{"pattern": "src/**/*.rs", "path": "directory, the workspace if absent"}"#;
@@ -63,13 +63,13 @@ fn find(
     }
     let globs = Arc::new(Globs::new(&place.path, &[pattern])?);
     let found = files(&place.path, &globs, RESULTS, stop);
-    let mut page = Page::new(content_budget(context.max_result_bytes));
+    let mut notes = lookup::left_out(context, &found.passed, stop);
+    let mut page = Page::new(context, &notes);
     let shown =
         found.first.iter().take_while(|path| page.push(&shown_path(path, &context.workspace))).count();
-    let mut notes = lookup::left_out(context, &found.passed, stop);
     let first = if found.total == 0 {
         notes.extend(why_none(&place, pattern, &globs));
-        format!("No file matches {pattern} in {}", lookup::shown(context, &place))
+        format!("No file matches {} in {}", short(pattern), lookup::shown(context, &place))
     } else {
         told(&found, shown as u64)
     };
@@ -95,12 +95,14 @@ fn why_none(place: &Place, pattern: &str, globs: &Globs) -> Option<String> {
     let named = place.path.join(pattern.trim_start_matches('/'));
     match named.symlink_metadata() {
         Ok(is) if is.is_dir() => {
-            let directory = pattern.trim_end_matches('/');
+            let directory = short(pattern.trim_end_matches('/'));
             Some(format!(
                 "{directory} is a directory; its files match {directory}/**, unless they are ignored"
             ))
         }
-        Ok(is) if is.is_file() => Some(format!("{pattern} exists but is ignored, by .gitignore or the like")),
+        Ok(is) if is.is_file() => {
+            Some(format!("{} exists but is ignored, by .gitignore or the like", short(pattern)))
+        }
         Ok(_) | Err(_) if globs.hidden() => Some(IGNORED.to_owned()),
         Ok(_) | Err(_) => Some(format!("{IGNORED}, nor are hidden ones unless the pattern names them")),
     }

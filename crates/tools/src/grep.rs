@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::arguments::{Arguments, described};
 use crate::files::open_regular;
-use crate::lookup::{self, Page, RESULTS};
+use crate::lookup::{self, Page, RESULTS, short};
 use crate::search::globs::Globs;
 use crate::search::pattern::{Pattern, Reading};
 use crate::search::{FileHits, Found, Line, LineKind, Stop, Wanted, lines, lines_of_file};
-use crate::text::{content_budget, count, shown_path};
+use crate::text::{count, shown_path};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 
 const SHAPE: &str = r#"{"pattern": "regular expression", "path": "file or directory", "glob": "*.rs", "context": lines, "mode": "lines" | "files" | "counts", "limit": results}; to search for text as it is, escape \.+*?()|[]{}^$ with a backslash"#;
@@ -130,7 +130,7 @@ fn globs(arguments: &mut Arguments) -> Vec<String> {
             Value::String(text) => {
                 let parts = at_commas(&text);
                 if parts.len() > 1 {
-                    arguments.read_as(&format!("`glob` as {}", parts.join(" or ")));
+                    arguments.read_as(&format!("`glob` as {}", short(&parts.join(" or "))));
                 }
                 globs.extend(parts);
             }
@@ -158,7 +158,7 @@ fn globs_of_type(arguments: &mut Arguments) -> Vec<String> {
     let known = TypesBuilder::new().add_defaults().definitions();
     match known.iter().find(|known| known.name() == name) {
         Some(known) => {
-            arguments.read_as(&format!("`type` as `glob` {}", known.globs().join(" or ")));
+            arguments.read_as(&format!("`type` as `glob` {}", short(&known.globs().join(" or "))));
             known.globs().to_vec()
         }
         None => {
@@ -211,7 +211,8 @@ fn search(
         let file = open_regular(&place).map_err(|error| error.for_model(&place))?;
         lines_of_file(&file, &place.path, &pattern, call.wanted, call.limit, stop).map_err(failed)?
     };
-    let mut page = Page::new(content_budget(context.max_result_bytes));
+    let mut notes = lookup::left_out(context, &found.passed, stop);
+    let mut page = Page::new(context, &notes);
     let shown = match call.wanted {
         Wanted::Lines { context: around } => show_lines(&mut page, context, &found, around > 0),
         Wanted::Files => show_files(&mut page, &found, |file| shown_path(&file.path, &context.workspace)),
@@ -219,7 +220,6 @@ fn search(
             format!("{}:{}", shown_path(&file.path, &context.workspace), file.hits)
         }),
     };
-    let mut notes = lookup::left_out(context, &found.passed, stop);
     let first = if found.files == 0 {
         notes.extend(why_none(call, &found, &pattern, directory));
         if directory {
@@ -301,7 +301,7 @@ fn told(found: &Found, wanted: Wanted, spans_lines: bool, shown: u64) -> String 
 fn why_none(call: &Call, found: &Found, pattern: &Pattern, directory: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if directory && found.searched == 0 && !call.globs.is_empty() {
-        reasons.push(format!("no file matches the glob {}", call.globs.join(" or ")));
+        reasons.push(format!("no file matches the glob {}", short(&call.globs.join(" or "))));
     }
     if directory {
         reasons.push("ignored and hidden files are searched only if `path` or `glob` names them".to_owned());

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 
 use crate::place::{Place, Purpose};
 use crate::search::{Counted, Passed, Stop};
-use crate::text::{count, shown_path};
+use crate::text::{content_budget, count, head, shown_path};
 use crate::tool::{CallContext, ToolError};
 
 /// The most results of a call.
@@ -48,8 +48,9 @@ pub(crate) async fn run<T: Send + 'static>(
         })
         .map_err(|error| ToolError::from(format!("cannot start a search: {error}")))?;
     let finished = tokio::select! {
-        result = &mut result => Some(result),
+        biased;
         () = context.cancel.cancelled() => None,
+        result = &mut result => Some(result),
         () = tokio::time::sleep(TIME) => None,
     };
     let finished = match finished {
@@ -111,7 +112,7 @@ fn named(context: &CallContext, counted: &Counted) -> String {
         .named
         .iter()
         .map(|(path, reason)| {
-            let path = shown_path(path, &context.workspace);
+            let path = short(&shown_path(path, &context.workspace));
             reason.as_ref().map_or_else(|| path.clone(), |reason| format!("{path} ({reason})"))
         })
         .collect();
@@ -127,6 +128,15 @@ pub(crate) fn summary(first: String, notes: &[String], read_as: [Option<String>;
     std::iter::once(first).chain(notes).chain(read_as.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
+/// A text of any length for one line of a summary.
+pub(crate) fn short(text: &str) -> String {
+    const HALF: usize = 60;
+    if text.len() <= 2 * HALF {
+        return text.to_owned();
+    }
+    format!("{}…{}", head(text, HALF), &text[text.ceil_char_boundary(text.len() - HALF)..])
+}
+
 /// Collects lines of a result while they fit.
 pub(crate) struct Page {
     text: String,
@@ -134,8 +144,10 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn new(budget: usize) -> Self {
-        Page { text: String::new(), budget }
+    /// A page of the size that a call allows, with room for what the summary has to say besides.
+    pub(crate) fn new(context: &CallContext, notes: &[String]) -> Self {
+        let notes: usize = notes.iter().map(|note| note.len() + 2).sum();
+        Page { text: String::new(), budget: content_budget(context.max_result_bytes).saturating_sub(notes) }
     }
 
     /// Takes a block of lines if it fits as a whole.
