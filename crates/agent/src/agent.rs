@@ -1,12 +1,12 @@
 //! The owner of one session.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
-use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError};
+use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
 use mainstay_session::world::system_text;
@@ -16,14 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::closing;
 use crate::event::TurnReport;
-use crate::setup::{Clock, Setup};
+use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::turn::Turn;
+use crate::watch::Watch;
 
 /// Owns one session: its log, its model, its tools and the loop.
 pub struct Agent {
     setup: Setup,
     log: SharedLog,
+    watch: Mutex<Watch>,
     woken: Arc<Notify>,
 }
 
@@ -38,9 +40,23 @@ pub struct Resumed {
     pub was_interrupted: bool,
 }
 
+/// Why a session could not be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The setup cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Its folder or its log could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+}
+
 /// Why a session could not be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
+    /// The setup cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// It could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -54,8 +70,9 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If its folder cannot be made.
-    pub fn create(setup: Setup) -> Result<Agent, CreateError> {
+    /// If the tools cannot be told apart, or the session's folder cannot be made.
+    pub fn create(setup: Setup) -> Result<Agent, StartError> {
+        setup.check()?;
         let now = (setup.clock)();
         let random = *uuid::Uuid::new_v4().as_bytes();
         let mut ten = [0; 10];
@@ -79,9 +96,12 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If another process holds the session, if it cannot be read, or if it cannot be written.
+    /// If another process holds the session, if it cannot be read, or if it cannot be written, also because a newer
+    /// version wrote it.
     pub fn resume(dir: &Path, setup: Setup) -> Result<(Agent, Resumed), ResumeError> {
+        setup.check()?;
         let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
+        log.check_writable()?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
         agent.enter()?;
@@ -90,7 +110,7 @@ impl Agent {
 
     fn new(setup: Setup, log: Log) -> Self {
         let log = SharedLog::new(log, setup.clock.clone());
-        Agent { setup, log, woken: Arc::new(Notify::new()) }
+        Agent { setup, log, watch: Mutex::default(), woken: Arc::new(Notify::new()) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -137,13 +157,18 @@ impl Agent {
         self.log.lock().dir().to_owned()
     }
 
+    /// What is kept whole beside the log.
+    pub fn spill(&self) -> Spill {
+        self.log.lock().spill()
+    }
+
     /// What the agent works with.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, cancel }
+        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.

@@ -4,24 +4,28 @@
 //! is `agent` → `turn` → `step` → `dispatch`, and everything that is said on the way is an entry of the session's log
 //! before it has any effect. Nothing here prints, parses arguments or reads configuration files.
 
-pub mod agent;
-mod closing;
-mod dispatch;
-pub mod event;
-mod excerpt;
 pub mod interceptor;
 pub mod permission;
+pub mod event;
 pub mod setup;
+mod pictures;
 mod shared;
-mod step;
+mod excerpt;
+mod caps;
 mod surroundings;
+mod watch;
+mod closing;
+mod dispatch;
+mod step;
 mod turn;
+pub mod agent;
+pub mod undo;
 
-pub use agent::{Agent, Notifier, ResumeError, Resumed};
+pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::Approve;
-pub use setup::{Clock, Setup, Surroundings, SurroundingsNow};
+pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;
 pub use mainstay_session as session;

@@ -1,5 +1,6 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainstay_model::retry::{self, Retry};
@@ -9,15 +10,16 @@ use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Ended, Finish};
-use mainstay_session::request::request;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Dispatch, share_of_window};
+use crate::caps::Caps;
+use crate::dispatch::Dispatch;
 use crate::event::{Event, TurnFailure};
 use crate::excerpt;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
+use crate::watch::Watch;
 
 /// How a step ended.
 pub(crate) enum StepEnd {
@@ -35,6 +37,7 @@ pub(crate) enum StepEnd {
 pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) watch: &'a Mutex<Watch>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -78,6 +81,9 @@ impl StepContext<'_> {
                 self.append_notice(Notice { about: NoticeKind::Interceptor, text })?;
             }
         }
+        if let Some(notice) = self.files_that_changed() {
+            self.append_notice(notice)?;
+        }
         let now = (self.setup.surroundings)();
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
@@ -87,12 +93,17 @@ impl StepContext<'_> {
         }
         let due = self.log.read(|state| {
             let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
-            (is_due && self.setup.plan_is_on()).then(|| reminder_text(&state.plan.plan))
+            (is_due && self.setup.plan_is_on(state)).then(|| reminder_text(&state.plan.plan))
         });
         match due {
             Some(text) => self.append_notice(Notice { about: NoticeKind::Reminder, text }),
             None => Ok(()),
         }
+    }
+
+    fn files_that_changed(&self) -> Option<Notice> {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.log.read(|state| watch.notice(state))
     }
 
     fn append_notice(&self, notice: Notice) -> Result<(), AppendError> {
@@ -102,9 +113,17 @@ impl StepContext<'_> {
     }
 
     fn append_prompt(&self, text: &str) -> Result<(), AppendError> {
-        let max = share_of_window(self.setup.model.context_window(), 4);
+        let max = self.log.read(|state| Caps::of(state).prompt);
+        let len = text.len();
         let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
-        self.log.append(Body::UserPrompt(UserPrompt { text, spill, steering: false }))?;
+        if let Some(hash) = &spill {
+            let whole = self.log.lock().spill().path(hash);
+            self.emit(Event::Warning(format!(
+                "the prompt has {len} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
+                whole.display()
+            )));
+        }
+        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering: false }))?;
         Ok(())
     }
 
@@ -112,10 +131,7 @@ impl StepContext<'_> {
     async fn ask(&self) -> Result<Asked, AppendError> {
         let mut waited = Duration::ZERO;
         for failures in 1.. {
-            let encoded = {
-                let log = self.log.lock();
-                self.setup.model.encode(&request(log.state()))
-            };
+            let encoded = self.log.encode(self.setup.model.as_ref());
             let (seq, answer, retry_after) = self.attempt(&encoded).await?;
             let (class, message) = match &answer.ended {
                 Ended::Complete => return Ok(Asked::Answer(seq, answer)),

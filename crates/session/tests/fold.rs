@@ -414,12 +414,14 @@ fn a_next_segment_carries_the_state() {
         plan: _,
         recent_files,
         seen,
+        told_files,
         inbox,
         inbox_ids,
         running,
         grants,
         totals,
         failed_compactions,
+        first_window,
         turns,
         turn_is_open,
         steps,
@@ -440,8 +442,20 @@ fn a_next_segment_carries_the_state() {
         )
     );
     assert_eq!(
-        (failed_compactions, turns, turn_is_open, steps, &title, &last_words, &failing),
         (
+            told_files.len(),
+            first_window,
+            failed_compactions,
+            turns,
+            turn_is_open,
+            steps,
+            &title,
+            &last_words,
+            &failing
+        ),
+        (
+            state.told_files.len(),
+            state.first_window,
             state.failed_compactions,
             state.turns,
             state.turn_is_open,

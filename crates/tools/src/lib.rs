@@ -13,6 +13,8 @@ mod encoding;
 mod place;
 
 mod files;
+pub mod look;
+pub mod put_back;
 
 pub mod search;
 
