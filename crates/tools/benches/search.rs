@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::{CallContext, Glob, Grep, Tool};
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ fn context(root: &Path) -> CallContext {
         plan: PlanInView::default(),
         seen: Arc::new(|_| None),
         intent: Arc::new(|_| Ok(())),
+        spill: Spill::of_session(&root.join(".session"), Durability::Relaxed),
+        takes_images: false,
         max_result_bytes: 50 << 10,
         cancel: CancellationToken::new(),
     }

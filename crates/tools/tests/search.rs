@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::search::globs::Globs;
 use mainstay_tools::search::pattern::{Pattern, Reading};
@@ -42,6 +43,8 @@ impl Workspace {
             plan: PlanInView::default(),
             seen: Arc::new(|_| None),
             intent: Arc::new(|_| Ok(())),
+            spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
+            takes_images: false,
             max_result_bytes: 1 << 20,
             cancel: CancellationToken::new(),
         };

@@ -14,7 +14,8 @@ const LEAD: usize = 100;
 pub(super) fn excerpt(line: &[u8], hit: impl FnOnce(&[u8]) -> Option<Range<usize>>) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() <= SHOWN || characters(line) <= SHOWN {
+    // Bytes that are no text count as no characters, however many there are.
+    if line.len() <= SHOWN || (line.len() <= 4 * SHOWN && characters(line) <= SHOWN) {
         return String::from_utf8_lossy(line).into_owned();
     }
     let at = hit(line).map_or(0, |hit| hit.start.min(line.len()));
