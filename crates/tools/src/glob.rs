@@ -63,7 +63,7 @@ fn find(
     }
     let globs = Arc::new(Globs::new(&place.path, &[pattern])?);
     let found = files(&place.path, &globs, RESULTS, stop);
-    let mut notes = lookup::left_out(context, &found.passed, stop);
+    let mut notes = lookup::left_out(&context.workspace, &found.passed, stop);
     let mut page = Page::new(context, &notes);
     let shown =
         found.first.iter().take_while(|path| page.push(&shown_path(path, &context.workspace))).count();

@@ -211,7 +211,7 @@ fn search(
         let file = open_regular(&place).map_err(|error| error.for_model(&place))?;
         lines_of_file(&file, &place.path, &pattern, call.wanted, call.limit, stop).map_err(failed)?
     };
-    let mut notes = lookup::left_out(context, &found.passed, stop);
+    let mut notes = lookup::left_out(&context.workspace, &found.passed, stop);
     let mut page = Page::new(context, &notes);
     let shown = match call.wanted {
         Wanted::Lines { context: around } => show_lines(&mut page, context, &found, around > 0),

@@ -1,5 +1,6 @@
 //! What glob and grep have in common: where they look, for how long, and how they tell what was left out.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ impl Drop for StopOnDrop {
 }
 
 /// What a result should say about what was left out, and why it may be incomplete.
-pub(crate) fn left_out(context: &CallContext, passed: &Passed, stop: &Stop) -> Vec<String> {
+pub(crate) fn left_out(workspace: &Path, passed: &Passed, stop: &Stop) -> Vec<String> {
     let mut notes = Vec::new();
     if stop.is_set() {
         notes.push(format!(
@@ -95,11 +96,11 @@ pub(crate) fn left_out(context: &CallContext, passed: &Passed, stop: &Stop) -> V
         ));
     }
     if passed.unreadable.total > 0 {
-        notes.push(format!("{} not read: {}", passed.unreadable.total, named(context, &passed.unreadable)));
+        notes.push(format!("{} not read: {}", passed.unreadable.total, named(workspace, &passed.unreadable)));
     }
     if passed.links.total > 0 {
         let links = count(passed.links.total, "link");
-        notes.push(format!("{links} not followed: {}", named(context, &passed.links)));
+        notes.push(format!("{links} not followed: {}", named(workspace, &passed.links)));
     }
     if passed.binary > 0 {
         notes.push(format!("{} not searched to the end", count(passed.binary, "binary file")));
@@ -107,12 +108,12 @@ pub(crate) fn left_out(context: &CallContext, passed: &Passed, stop: &Stop) -> V
     notes
 }
 
-fn named(context: &CallContext, counted: &Counted) -> String {
+fn named(workspace: &Path, counted: &Counted) -> String {
     let mut names: Vec<String> = counted
         .named
         .iter()
         .map(|(path, reason)| {
-            let path = short(&shown_path(path, &context.workspace));
+            let path = short(&shown_path(path, workspace));
             reason.as_ref().map_or_else(|| path.clone(), |reason| format!("{path} ({reason})"))
         })
         .collect();
@@ -171,4 +172,37 @@ impl Page {
 /// Where a search looked, as it is told.
 pub(crate) fn shown(context: &CallContext, place: &Place) -> String {
     if place.path == context.workspace { "the workspace".to_owned() } else { place.shown.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// G07, G03: a result that is incomplete says so, and names what it can.
+    #[test]
+    fn what_was_left_out_is_told() {
+        let workspace = Path::new("/w");
+        let counted = |total, names: &[&str], reason: Option<&str>| Counted {
+            total,
+            named: names.iter().map(|name| (workspace.join(name), reason.map(str::to_owned))).collect(),
+        };
+        let passed = Passed {
+            links: counted(4, &["a", "b", &"c".repeat(300)], None),
+            unreadable: counted(1, &["d"], Some("Permission denied")),
+            binary: 2,
+        };
+        let stop = Stop::default();
+        assert_eq!(left_out(workspace, &Passed::default(), &stop), Vec::<String>::new());
+        stop.run_out_of_time();
+        let c = "c".repeat(60);
+        assert_eq!(
+            left_out(workspace, &passed, &stop),
+            [
+                "stopped after 30 s: not everything was searched; narrow the path".to_owned(),
+                "1 not read: d (Permission denied)".to_owned(),
+                format!("4 links not followed: a, b, {c}…{c}, …"),
+                "2 binary files not searched to the end".to_owned(),
+            ]
+        );
+    }
 }
