@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
+use mainstay_session::entry::{Body, Compaction, InboxMessage};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
-use mainstay_session::message::{FilePath, ToolResult};
+use mainstay_session::message::ToolResult;
 use mainstay_session::state::{OpenCall, SessionState};
-use mainstay_session::world::system_text;
-use mainstay_tools::ToolKind;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
+use crate::compaction::{CompactError, Compactor, Reason, Room};
 use crate::event::TurnReport;
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
@@ -77,17 +76,8 @@ impl Agent {
         let random = *uuid::Uuid::new_v4().as_bytes();
         let mut ten = [0; 10];
         ten.copy_from_slice(&random[..10]);
-        let header = SessionHeader {
-            format: FORMAT,
-            projection: PROJECTION,
-            session: SessionId::new(now, ten),
-            segment: 1,
-            cwd: FilePath(setup.workspace.clone()),
-            parent: None,
-            child: setup.is_child,
-            program: setup.program.clone(),
-        };
-        let first = vec![Body::World(world(&setup)), Body::Model(choice(&setup))];
+        let header = setup.header(SessionId::new(now, ten));
+        let first = vec![Body::World(setup.world()), Body::Model(setup.choice())];
         let log = Log::create(&setup.data_home, header, first, setup.durability, now)?;
         Ok(Agent::new(setup, log))
     }
@@ -132,6 +122,44 @@ impl Agent {
         self.woken.notified().await;
     }
 
+    /// Summarises the conversation now, whatever room there is. `wish` is what the user asks of the summary.
+    ///
+    /// # Errors
+    ///
+    /// If the model could not be asked, no way to go on fits the window, or the log cannot be written. Then the
+    /// conversation is as it was.
+    pub async fn compact(
+        &mut self,
+        wish: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Compaction, CompactError> {
+        closing::close_turn(&self.setup, &self.log, "the turn before")?;
+        let compactor = Compactor { setup: &self.setup, log: &self.log, cancel };
+        match compactor.run(Reason::Asked { wish }).await? {
+            Room::Made(compaction) => {
+                self.log.lock().write_history()?;
+                Ok(compaction)
+            }
+            Room::Cancelled => Err(CompactError::Cancelled),
+            Room::Failed(failure) => Err(CompactError::Failed(failure)),
+        }
+    }
+
+    /// Goes back to the conversation from before the last compaction; what came since stays behind it. It is a segment of
+    /// its own again, so nothing is lost by it.
+    ///
+    /// # Errors
+    ///
+    /// If the segment does not begin with a compaction, if both conversations together do not fit the window, or if the
+    /// log cannot be read or written.
+    pub fn undo_compaction(&mut self) -> Result<Compaction, CompactError> {
+        closing::close_turn(&self.setup, &self.log, "the turn before")?;
+        let compactor = Compactor { setup: &self.setup, log: &self.log, cancel: &CancellationToken::new() };
+        let compaction = compactor.undo()?;
+        self.log.lock().write_history()?;
+        Ok(compaction)
+    }
+
     /// A handle that accepts notifications, also while a turn runs.
     pub fn notifier(&self) -> Notifier {
         Notifier { log: self.log.clone(), woken: self.woken.clone() }
@@ -174,9 +202,9 @@ impl Agent {
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.
     fn enter(&self) -> Result<(), AppendError> {
         if self.log.read(|state| state.world.is_none()) {
-            self.log.append(Body::World(world(&self.setup)))?;
+            self.log.append(Body::World(self.setup.world()))?;
         }
-        let choice = choice(&self.setup);
+        let choice = self.setup.choice();
         if self.log.read(|state| state.model.as_ref() != Some(&choice)) {
             self.log.append(Body::Model(choice))?;
         }
@@ -221,25 +249,4 @@ impl Notifier {
 /// The time by the system's clock.
 pub fn system_clock() -> Clock {
     Arc::new(jiff::Timestamp::now)
-}
-
-fn world(setup: &Setup) -> World {
-    let now = (setup.surroundings)();
-    let has_plan = setup.tools.iter().any(|tool| tool.kind() == ToolKind::Plan);
-    World {
-        cwd: setup.workspace.display().to_string(),
-        date: now.date,
-        instructions: now.instructions,
-        system: system_text(has_plan),
-        tools: setup.tools.iter().map(|tool| tool.spec()).collect(),
-    }
-}
-
-fn choice(setup: &Setup) -> ModelChoice {
-    ModelChoice {
-        model: setup.model.name().to_owned(),
-        api: setup.model.api().to_owned(),
-        context_window: setup.model.context_window(),
-        effort: None,
-    }
 }

@@ -123,35 +123,11 @@ impl Dispatch<'_> {
     }
 
     async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str, max: usize) -> Ended {
-        let context = self.context(call_ref, max);
+        let context = call_context(self.setup, self.log, self.cancel, call_ref, max);
         match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
             Err(error) => Ended::failed(Outcome::Error, error),
-        }
-    }
-
-    fn context(&self, call_ref: CallRef, max: usize) -> CallContext {
-        let log = self.log.clone();
-        let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
-        let log = self.log.clone();
-        let CallRef { answer, call } = call_ref;
-        let intent = move |StartedProcess { pid, started }: StartedProcess| {
-            let intent = ToolIntent { answer, call, pid, started };
-            log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
-        };
-        let spill = self.log.lock().spill();
-        let plan = self.log.read(|state| state.plan.clone());
-        CallContext {
-            workspace: self.setup.workspace.clone(),
-            readable: vec![spill.folder().to_owned()],
-            plan,
-            seen: Arc::new(seen),
-            intent: Arc::new(intent),
-            spill,
-            takes_images: self.setup.model.takes_images(),
-            max_result_bytes: max,
-            cancel: self.cancel.clone(),
         }
     }
 
@@ -204,6 +180,37 @@ impl Dispatch<'_> {
         names.sort_by_key(|known| distance(&plain(name), known));
         let shown: String = name.chars().take(60).collect();
         format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", "))
+    }
+}
+
+/// What a call is given to work with; its result may have about `max` bytes.
+pub(crate) fn call_context(
+    setup: &Setup,
+    shared: &SharedLog,
+    cancel: &CancellationToken,
+    call_ref: CallRef,
+    max: usize,
+) -> CallContext {
+    let log = shared.clone();
+    let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
+    let log = shared.clone();
+    let CallRef { answer, call } = call_ref;
+    let intent = move |StartedProcess { pid, started }: StartedProcess| {
+        let intent = ToolIntent { answer, call, pid, started };
+        log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let spill = shared.lock().spill();
+    let plan = shared.read(|state| state.plan.clone());
+    CallContext {
+        workspace: setup.workspace.clone(),
+        readable: vec![spill.folder().to_owned()],
+        plan,
+        seen: Arc::new(seen),
+        intent: Arc::new(intent),
+        spill,
+        takes_images: setup.model.takes_images(),
+        max_result_bytes: max,
+        cancel: cancel.clone(),
     }
 }
 

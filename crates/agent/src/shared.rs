@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainstay_model::{Encoded, Model};
-use mainstay_session::entry::Body;
+use mainstay_session::entry::{Body, Lane};
 use mainstay_session::ids::Seq;
-use mainstay_session::log::{AppendError, Log};
+use mainstay_session::log::{AppendError, Log, NextSegment};
 use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
+use crate::occupancy::Occupancy;
 use crate::pictures::SessionPictures;
 use crate::setup::Clock;
 
@@ -47,9 +48,29 @@ impl SharedLog {
         self.lock().sync()
     }
 
-    /// Encodes the request that follows from the state.
-    pub(crate) fn encode(&self, model: &dyn Model) -> Encoded {
-        model.encode(&request_with(self.lock().state(), &|image| self.pictures.find(image)))
+    /// As [`SharedLog::append`], in any lane.
+    pub(crate) fn append_in(&self, lane: Lane, body: Body) -> Result<Seq, AppendError> {
+        let now = (self.clock)();
+        self.lock().append_in(lane, body, now)
+    }
+
+    /// Begins the next segment.
+    pub(crate) fn next_segment(&self, opening: NextSegment, rest: Vec<Body>) -> Result<(), AppendError> {
+        let now = (self.clock)();
+        self.lock().next_segment(opening, rest, now)
+    }
+
+    /// The request that follows from the session's state, and how full the window is with it.
+    pub(crate) fn measured(&self, model: &dyn Model) -> (Encoded, Occupancy) {
+        self.measured_of(self.lock().state(), model)
+    }
+
+    /// The request that follows from a state of this session, and how full the window is with it.
+    pub(crate) fn measured_of(&self, state: &SessionState, model: &dyn Model) -> (Encoded, Occupancy) {
+        let request = request_with(state, &|image| self.pictures.find(image));
+        let encoded = model.encode(&request);
+        let occupancy = Occupancy::of(state, &request, &encoded.body, model.context_window());
+        (encoded, occupancy)
     }
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {

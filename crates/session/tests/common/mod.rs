@@ -349,8 +349,11 @@ impl Op {
                 reason: "occupancy".to_owned(),
                 method: "model".to_owned(),
                 before: 30_000,
+                counted: None,
                 after: (!fails).then_some(5_000),
                 failure: fails.then(|| "the summary was empty".to_owned()),
+                window: None,
+                reused: None,
             }),
             Op::Worker(content) => {
                 let lane = Lane::Worker("compaction".to_owned());
