@@ -29,18 +29,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whether a call that a model writes as text is taken as a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TextCalls {
-    /// From local servers, whose models do so: `ollama`, `llamacpp`, `lmstudio` and any address of this machine.
-    #[default]
-    Auto,
-    /// From this model.
-    On,
-    /// Never.
-    Off,
-}
-
 /// The settings of one model at one provider.
 #[derive(Clone, Debug)]
 pub struct ModelSettings {
@@ -64,10 +52,10 @@ pub struct ModelSettings {
     pub temperature: Option<f64>,
     /// Whether the model takes images.
     pub images: bool,
-    /// Whether a call that the model writes as text is taken as a call.
-    pub text_calls: TextCalls,
     /// Whether user texts in a row become one message of several parts, since the server demands that roles alternate.
     pub alternate_roles: bool,
+    /// What becomes of a call that the model wrote as text.
+    pub text_calls: TextCalls,
     /// Whether call ids are sent as nine letters and digits, which Mistral demands.
     pub short_call_ids: bool,
     /// Whether the output limit is sent as `max_completion_tokens`, which OpenAI demands, and not as `max_tokens`.
@@ -104,8 +92,8 @@ impl ModelSettings {
             effort: None,
             temperature: None,
             images: matches!(provider.as_str(), "anthropic" | "openai" | "gemini"),
-            text_calls: TextCalls::Auto,
             alternate_roles: true,
+            text_calls: TextCalls::Auto,
             short_call_ids: provider == "mistral",
             completion_limit: provider == "openai",
             extra_body: Map::new(),
@@ -115,6 +103,18 @@ impl ModelSettings {
             provider,
         }
     }
+}
+
+/// The setting `text_calls`: whether an answer that is nothing but a call written as text is a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextCalls {
+    /// It is with the providers `ollama`, `llamacpp` and `lmstudio` and at loopback addresses; elsewhere it is reported.
+    #[default]
+    Auto,
+    /// It is, wherever the model runs.
+    On,
+    /// It is text and nothing else.
+    Off,
 }
 
 /// The settings cannot be used.

@@ -17,11 +17,17 @@ mod files;
 pub mod look;
 pub mod put_back;
 
+pub mod search;
+
 mod sys;
 mod supervisor;
 
+mod lookup;
+
 mod bash;
 mod edit;
+mod glob;
+mod grep;
 mod read;
 mod todo_write;
 mod write;
@@ -30,6 +36,8 @@ use std::sync::Arc;
 
 pub use bash::Bash;
 pub use edit::Edit;
+pub use glob::Glob;
+pub use grep::Grep;
 pub use read::Read;
 pub use supervisor::{Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
@@ -59,6 +67,8 @@ pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
         Arc::new(Read),
         Arc::new(Write),
         Arc::new(Edit),
+        Arc::new(Glob),
+        Arc::new(Grep),
         Arc::new(Bash::new(Arc::new(supervisor))),
         Arc::new(TodoWrite),
     ]

@@ -65,7 +65,7 @@ fn what_nobody_says_has_its_default() {
 fn the_plan_tool_is_on_offer_exactly_if_the_plan_is_on() {
     let table = [
         ("", true, &TOOLS[..]),
-        ("plan.tool = \"off\"", false, &["read", "write", "edit", "bash"]),
+        ("plan.tool = \"off\"", false, &["read", "write", "edit", "glob", "grep", "bash"]),
         ("tools = [\"bash\", \"read\"]", false, &["read", "bash"]),
         ("tools = [\"todo_write\", \"read\", \"read\"]", true, &["read", "todo_write"]),
         ("tools = [\"todo_write\"]\nplan.tool = \"off\"", false, &[]),
@@ -109,6 +109,12 @@ fn every_built_in_provider_resolves() {
         assert_eq!((model.api, model.context_window), (provider.api, provider.context_window));
         assert_eq!(model.first_token_timeout, (!provider.is_local()).then(|| Duration::from_secs(600)));
         assert_eq!(model.idle_timeout, Some(Duration::from_secs(120)));
+
+        let word = Api::WORDS.iter().find(|(_, api)| *api == provider.api).map(|(word, _)| *word);
+        let made = crate::provider::model(&ModelConfig::Served(Box::new(model))).unwrap();
+        assert_eq!(made.name(), format!("{}/org/m", provider.name));
+        assert_eq!((Some(made.api()), made.context_window()), (word, provider.context_window));
+        assert_eq!((made.takes_images(), made.effort()), (provider.images, None));
     }
 }
 
