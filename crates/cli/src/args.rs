@@ -260,7 +260,7 @@ Examples:
 const HISTORY_EXAMPLES: &str = "\
 Examples:
   mainstay history 3f2a         the conversation as the model sees it
-  mainstay history --cache      whether each request began with all of the one before, and if not, why
+  mainstay history --cache      what each request shared with the one before, and why not all
   mainstay history --cache --json | jq .totals";
 
 const COMPACT_EXAMPLES: &str = "\

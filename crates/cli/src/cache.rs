@@ -254,9 +254,9 @@ fn totals(sent: &[Sent], breaks: &BTreeMap<usize, Break>) -> Totals {
 fn summary(totals: &Totals) -> String {
     let prefix = match (totals.broken, totals.unexplained) {
         (0, _) => "each opens with all of the one before".to_owned(),
-        (broken, 0) => format!("the prefix was broken {broken} times, each for a reason that the log names"),
+        (broken, 0) => format!("{broken} of them with a broken prefix, for reasons that the log names"),
         (broken, unexplained) => {
-            format!("the prefix was broken {broken} times, {unexplained} without a reason")
+            format!("{broken} of them with a broken prefix, {unexplained} without a reason")
         }
     };
     let share = totals.cached_share.map_or_else(String::new, |share| format!(" ({:.0} %)", share * 100.0));
@@ -400,7 +400,7 @@ mod tests {
         let breaks = BTreeMap::from([(1, part)]);
         assert_eq!(
             summary(&totals(&requests, &breaks)),
-            "2 requests; the prefix was broken 1 times, 1 without a reason; 300 of 400 input tokens came from the \
+            "2 requests; 1 of them with a broken prefix, 1 without a reason; 300 of 400 input tokens came from the \
              provider's cache (75 %)"
         );
     }

@@ -431,7 +431,10 @@ async fn the_cache_report_names_the_byte_where_a_prefix_breaks() {
     machine.run(&["exec", "--last", "second words"]).await;
     let text = machine.run(&["history", "--cache"]).await.out;
     assert!(text.contains("! prefix broken: setting changed: alternate_roles"), "{text}");
-    assert!(text.contains("broken 1 times, each for a reason that the log names"), "{text}");
+    assert!(
+        text.contains("2 requests; 1 of them with a broken prefix, for reasons that the log names"),
+        "{text}"
+    );
 
     let report: Value =
         serde_json::from_str(&machine.run(&["history", "--cache", "--json"]).await.out).unwrap();
