@@ -62,14 +62,10 @@ impl Tool for Bash {
                 return Err(ToolError::from(gone));
             }
             let mut output = HeadTail::new(HELD);
-            let run = Run {
-                command: &asked.command,
-                cwd: &context.workspace,
-                timeout: Duration::from_millis(asked.timeout_ms),
-                cancel: &context.cancel,
-            };
+            let run = Run { command: &asked.command, cwd: &context.workspace, cancel: &context.cancel };
             let intent = |process| (context.intent)(process);
-            let finished = self.supervisor.run(run, intent, |bytes| output.push(bytes)).await;
+            let timeout = Duration::from_millis(asked.timeout_ms);
+            let finished = self.supervisor.run(run, timeout, intent, |bytes| output.push(bytes)).await;
             let finished = finished.map_err(|error| ToolError::from(error.to_string()))?;
             told(&asked, finished, output, context.max_result_bytes)
         })

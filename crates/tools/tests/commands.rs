@@ -120,7 +120,8 @@ const CASES: &[(&str, Case)] = cases![
     nothing_is_left_behind_by_many_calls,
     daemons_end_with_their_command,
     what_forks_without_end_is_ended,
-    a_killed_supervisor_is_said_and_replaced,
+    a_killed_keeper_is_said_and_replaced,
+    a_killed_supervisor_is_replaced,
     nothing_outlives_a_killed_agent,
     an_agent_killed_before_the_command_goes_runs_nothing,
     keys_are_in_no_command,
@@ -159,7 +160,7 @@ impl Place {
         };
         let mark = format!("9{:07}{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bash = Bash::new(Arc::new(Supervisor::new(Vec::new())));
-        Place { _dir: None, root, context, bash, before: children(), mark }
+        Place { _dir: None, root, context, bash, before: children_of(std::process::id()), mark }
     }
 
     async fn call(&self, arguments: Value) -> Result<ToolOutput, ToolError> {
@@ -207,9 +208,17 @@ impl Place {
 
     /// The supervisor, which is the one child that this place has.
     fn supervisor(&self) -> u32 {
-        let own: Vec<u32> = children().into_iter().filter(|pid| !self.before.contains(pid)).collect();
+        let own: Vec<u32> =
+            children_of(std::process::id()).into_iter().filter(|pid| !self.before.contains(pid)).collect();
         assert_eq!(own.len(), 1, "{own:?}");
         own[0]
+    }
+
+    /// The keeper of its commands, which is the one child that the supervisor has.
+    fn keeper(&self) -> u32 {
+        let keepers = children_of(self.supervisor());
+        assert_eq!(keepers.len(), 1, "{keepers:?}");
+        keepers[0]
     }
 
     /// This process run as an agent of its own.
@@ -237,14 +246,27 @@ fn processes(fits: impl Fn(&str) -> bool) -> Vec<(u32, String)> {
     pids.filter_map(line).filter(|(pid, line)| *pid != std::process::id() && fits(line)).collect()
 }
 
-fn children() -> Vec<u32> {
-    let me = std::process::id().to_string();
-    let is_mine = |pid: &u32| {
+fn children_of(parent: u32) -> Vec<u32> {
+    let parent = parent.to_string();
+    let is_its = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(me.as_str())
+        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(parent.as_str())
     };
     let all = fs::read_dir("/proc").unwrap();
-    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_mine).collect()
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_its).collect()
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+async fn gone(pid: u32) {
+    let begun = Instant::now();
+    while Path::new(&format!("/proc/{pid}")).exists() {
+        assert!(begun.elapsed() < SOON, "process {pid} does not end, or is not reaped");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -490,14 +512,11 @@ async fn nothing_is_left_behind_by_many_calls(place: Place) {
     }
     assert_eq!(descriptors(), before);
     assert_eq!(place.text("ls /proc/$$/fd; true").await, inside);
-    let supervisor = place.supervisor();
+    let (supervisor, keeper) = (place.supervisor(), place.keeper());
     let Place { bash, .. } = place;
     drop(bash);
-    let begun = Instant::now();
-    while children().contains(&supervisor) {
-        assert!(begun.elapsed() < SOON, "the supervisor does not end, or is not reaped");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    gone(supervisor).await;
+    gone(keeper).await;
 }
 
 async fn daemons_end_with_their_command(place: Place) {
@@ -525,16 +544,13 @@ async fn what_forks_without_end_is_ended(place: Place) {
     place.assert_no_process();
 }
 
-async fn a_killed_supervisor_is_said_and_replaced(place: Place) {
-    let kill = || {
-        let pid = rustix::process::Pid::from_raw(place.supervisor().cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        pid.as_raw_pid().cast_unsigned()
-    };
+async fn a_killed_keeper_is_said_and_replaced(place: Place) {
     let call = place.run("touch here; sleep MARK");
     let killing = async {
         place.wait_for("here").await;
-        kill()
+        let keeper = place.keeper();
+        kill(keeper);
+        keeper
     };
     let (result, killed) = soon(async { tokio::join!(call, killing) }).await;
     place.assert_no_process();
@@ -542,14 +558,26 @@ async fn a_killed_supervisor_is_said_and_replaced(place: Place) {
         result.unwrap_err().summary,
         "the process that runs commands ended unexpectedly; the command may have run in part"
     );
-    let begun = Instant::now();
-    while children().contains(&killed) {
-        assert!(begun.elapsed() < SOON, "it is not reaped");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    gone(killed).await;
     assert_eq!(place.text("echo again").await, "exit code 0\nagain");
-    kill();
+    kill(place.keeper());
     assert_eq!(place.text("echo again").await, "exit code 0\nagain");
+}
+
+async fn a_killed_supervisor_is_replaced(place: Place) {
+    let call = place.run("touch here; sleep 0.1; echo done");
+    let killing = async {
+        place.wait_for("here").await;
+        let both = (place.supervisor(), place.keeper());
+        kill(both.0);
+        both
+    };
+    let (result, (supervisor, keeper)) = soon(async { tokio::join!(call, killing) }).await;
+    assert_eq!(text(result), "exit code 0\ndone", "its keeper goes on");
+    kill(keeper);
+    assert_eq!(place.text("echo again").await, "exit code 0\nagain");
+    gone(supervisor).await;
+    assert_ne!(place.supervisor(), supervisor);
 }
 
 /// L02
