@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
-use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError};
+use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
 use mainstay_session::world::system_text;
@@ -135,6 +135,11 @@ impl Agent {
     /// The session's folder.
     pub fn dir(&self) -> PathBuf {
         self.log.lock().dir().to_owned()
+    }
+
+    /// What is kept whole beside the log.
+    pub fn spill(&self) -> Spill {
+        self.log.lock().spill()
     }
 
     /// What the agent works with.

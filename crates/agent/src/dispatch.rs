@@ -136,14 +136,16 @@ impl Dispatch<'_> {
             let intent = ToolIntent { answer, call, pid, started };
             log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
         };
-        let spill = self.log.lock().dir().join("spill");
+        let spill = self.log.lock().spill();
         let plan = self.log.read(|state| state.plan.clone());
         CallContext {
             workspace: self.setup.workspace.clone(),
-            readable: vec![spill],
+            readable: vec![spill.folder().to_owned()],
             plan,
             seen: Arc::new(seen),
             intent: Arc::new(intent),
+            spill,
+            takes_images: self.setup.model.takes_images(),
             max_result_bytes: self.max_result(),
             cancel: self.cancel.clone(),
         }
@@ -169,7 +171,9 @@ impl Dispatch<'_> {
             outcome: ended.outcome,
             summary,
             content,
+            images: ended.output.images,
             referenced_files: ended.output.referenced_files,
+            changes: ended.output.changes,
             duration_ms: ended.duration_ms,
             exit_code: ended.output.exit_code,
             plan: ended.output.plan,

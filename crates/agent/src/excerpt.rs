@@ -15,32 +15,19 @@ pub(crate) fn fit(
     if text.len() <= max {
         return Ok((text, None));
     }
-    let hash = log.spill(text.as_bytes())?;
-    let short = head_and_tail(&text, max, what, &log.dir().join("spill").join(hash.as_str()));
+    let spill = log.spill();
+    let hash = spill.store(text.as_bytes())?;
+    let short = head_and_tail(&text, max, what, &spill.path(&hash));
     Ok((short, Some(hash)))
 }
 
 fn head_and_tail(text: &str, max: usize, what: &str, whole: &Path) -> String {
-    let head = &text[..floor_char_boundary(text, max / 2)];
-    let tail = &text[ceil_char_boundary(text, text.len() - max / 2)..];
+    let head = &text[..text.floor_char_boundary(max / 2)];
+    let tail = &text[text.ceil_char_boundary(text.len() - max / 2)..];
     let left_out = text.len() - head.len() - tail.len();
     format!(
         "{head}\n\n[{what} has {} bytes; {left_out} of them are left out here. The whole is in {}; `read` it from there.]\n\n{tail}",
         text.len(),
         whole.display()
     )
-}
-
-fn floor_char_boundary(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
-}
-
-fn ceil_char_boundary(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    at
 }

@@ -4,18 +4,19 @@
 //! is `agent` → `turn` → `step` → `dispatch`, and everything that is said on the way is an entry of the session's log
 //! before it has any effect. Nothing here prints, parses arguments or reads configuration files.
 
-pub mod agent;
-mod closing;
-mod dispatch;
-pub mod event;
-mod excerpt;
 pub mod interceptor;
 pub mod permission;
+pub mod event;
 pub mod setup;
+mod pictures;
 mod shared;
-mod step;
+mod excerpt;
 mod surroundings;
+mod closing;
+mod dispatch;
+mod step;
 mod turn;
+pub mod agent;
 
 pub use agent::{Agent, Notifier, ResumeError, Resumed};
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};

@@ -2,23 +2,28 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mainstay_model::{Encoded, Model};
 use mainstay_session::entry::Body;
 use mainstay_session::ids::Seq;
 use mainstay_session::log::{AppendError, Log};
+use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
+use crate::pictures::SessionPictures;
 use crate::setup::Clock;
 
 /// A log that the loop, running calls and notifiers write to, one entry at a time.
 #[derive(Clone)]
 pub(crate) struct SharedLog {
     log: Arc<Mutex<Log>>,
+    pictures: SessionPictures,
     clock: Clock,
 }
 
 impl SharedLog {
     pub(crate) fn new(log: Log, clock: Clock) -> Self {
-        SharedLog { log: Arc::new(Mutex::new(log)), clock }
+        let pictures = SessionPictures::new(log.spill());
+        SharedLog { log: Arc::new(Mutex::new(log)), pictures, clock }
     }
 
     /// The log itself, for as long as the guard lives. Never held across an await.
@@ -40,6 +45,11 @@ impl SharedLog {
 
     pub(crate) fn sync(&self) -> Result<(), AppendError> {
         self.lock().sync()
+    }
+
+    /// Encodes the request that follows from the state.
+    pub(crate) fn encode(&self, model: &dyn Model) -> Encoded {
+        model.encode(&request_with(self.lock().state(), &|image| self.pictures.find(image)))
     }
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {

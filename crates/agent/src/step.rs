@@ -9,7 +9,6 @@ use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Ended, Finish};
-use mainstay_session::request::request;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Dispatch, share_of_window};
@@ -104,7 +103,7 @@ impl StepContext<'_> {
     fn append_prompt(&self, text: &str) -> Result<(), AppendError> {
         let max = share_of_window(self.setup.model.context_window(), 4);
         let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
-        self.log.append(Body::UserPrompt(UserPrompt { text, spill, steering: false }))?;
+        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering: false }))?;
         Ok(())
     }
 
@@ -112,10 +111,7 @@ impl StepContext<'_> {
     async fn ask(&self) -> Result<Asked, AppendError> {
         let mut waited = Duration::ZERO;
         for failures in 1.. {
-            let encoded = {
-                let log = self.log.lock();
-                self.setup.model.encode(&request(log.state()))
-            };
+            let encoded = self.log.encode(self.setup.model.as_ref());
             let (seq, answer, retry_after) = self.attempt(&encoded).await?;
             let (class, message) = match &answer.ended {
                 Ended::Complete => return Ok(Asked::Answer(seq, answer)),

@@ -49,7 +49,7 @@ async fn the_reminder_is_everywhere_at_its_place() {
     let request = messages(&model.sent()[4]);
     assert_eq!(texts(&model.sent()[4]).last().unwrap().1, reminder);
     let in_history = |history: &History| {
-        let said = HistoryMessage::User { text: reminder.clone() };
+        let said = HistoryMessage::User { text: reminder.clone(), images: Vec::new() };
         history.messages.iter().filter(|message| **message == said).count()
     };
     assert_eq!(in_history(&agent.get_history()), 1);

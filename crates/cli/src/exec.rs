@@ -295,7 +295,7 @@ fn started(agent: &Agent, resumed: bool) {
 fn say_if_cut(agent: &Agent, prompt: &str) {
     let is_cut = agent.read(|state| {
         let sent = state.history.iter().rev().find_map(|item| match item {
-            Item::Prompt { text } => Some(text),
+            Item::Prompt { text, .. } => Some(text),
             Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
         });
         let beginning = prompt.chars().take(100).collect::<String>();
@@ -305,7 +305,7 @@ fn say_if_cut(agent: &Agent, prompt: &str) {
         say(&format!(
             "the prompt has {} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
             prompt.len(),
-            agent.dir().join("spill").display()
+            agent.spill().folder().display()
         ));
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn unreadable(error: ReadError) -> CliError {
 
 fn section(message: &HistoryMessage) -> String {
     match message {
-        HistoryMessage::User { text } => block("user", text),
+        HistoryMessage::User { text, .. } => block("user", text),
         HistoryMessage::Assistant { model, text, reasoning, tool_calls } => {
             let mut parts = Vec::new();
             if !reasoning.is_empty() {

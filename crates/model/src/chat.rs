@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use mainstay_session::request::Request;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::Endpoint;
+use crate::http::{Auth, Endpoint};
 use crate::model::{Attempt, Delta, Encoded, Model};
 use crate::settings::{ModelSettings, SettingsError};
 
@@ -29,7 +29,7 @@ impl ChatModel {
     ///
     /// Fails where the address, a header or the key cannot be used.
     pub fn new(settings: ModelSettings) -> Result<Self, SettingsError> {
-        let endpoint = Endpoint::new(&settings, "chat/completions")?;
+        let endpoint = Endpoint::new(&settings, "chat/completions", Auth::Bearer)?;
         Ok(ChatModel { name: format!("{}/{}", settings.provider, settings.name), settings, endpoint })
     }
 }
@@ -45,6 +45,10 @@ impl Model for ChatModel {
 
     fn context_window(&self) -> u64 {
         self.settings.context_window
+    }
+
+    fn takes_images(&self) -> bool {
+        self.settings.images
     }
 
     fn encode(&self, request: &Request<'_>) -> Encoded {

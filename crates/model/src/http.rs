@@ -33,12 +33,22 @@ const GRACE_AFTER_DONE: Duration = Duration::from_secs(1);
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How a key is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Auth {
+    /// As a bearer token.
+    Bearer,
+    /// In a header of this name, in lower case.
+    Header(&'static str),
+}
+
 /// An address that answers requests of one wire format.
 pub(crate) struct Endpoint {
     provider: String,
     url: Url,
     shown_url: String,
     headers: HeaderMap,
+    has_key: bool,
     secrets: Vec<Secret>,
     is_loopback: bool,
     first_token_timeout: Option<Duration>,
@@ -49,14 +59,15 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Prepares the way to `path` below the settings' address.
-    pub(crate) fn new(settings: &ModelSettings, path: &str) -> Result<Self, SettingsError> {
+    pub(crate) fn new(settings: &ModelSettings, path: &str, auth: Auth) -> Result<Self, SettingsError> {
         let url = endpoint_url(settings, path)?;
         let is_loopback = is_loopback(&url);
         let first = if is_loopback { Duration::ZERO } else { FIRST_TOKEN_TIMEOUT };
         Ok(Endpoint {
             provider: settings.provider.clone(),
             shown_url: shown(&url),
-            headers: headers(settings)?,
+            headers: headers(settings, auth)?,
+            has_key: settings.key.is_some(),
             secrets: settings
                 .key
                 .iter()
@@ -184,7 +195,7 @@ impl Endpoint {
     fn hint(&self, status: u16, class: ErrorClass, location: Option<&str>) -> String {
         let provider = &self.provider;
         match (status, class) {
-            (_, ErrorClass::Credentials) if self.headers.contains_key(AUTHORIZATION) => {
+            (_, ErrorClass::Credentials) if self.has_key || self.headers.contains_key(AUTHORIZATION) => {
                 format!("; check the key of provider `{provider}`")
             }
             (_, ErrorClass::Credentials) => format!("; provider `{provider}` has no key configured"),
@@ -315,13 +326,17 @@ fn is_loopback(url: &Url) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn headers(settings: &ModelSettings) -> Result<HeaderMap, SettingsError> {
+fn headers(settings: &ModelSettings, auth: Auth) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(key) = &settings.key {
-        let value = secret_value(&format!("Bearer {}", key.reveal()))
-            .ok_or_else(|| SettingsError::Key { provider: settings.provider.clone() })?;
-        headers.insert(AUTHORIZATION, value);
+        let (name, value) = match auth {
+            Auth::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            Auth::Header(name) => (HeaderName::from_static(name), key.reveal().to_owned()),
+        };
+        let value =
+            secret_value(&value).ok_or_else(|| SettingsError::Key { provider: settings.provider.clone() })?;
+        headers.insert(name, value);
     }
     for (name, value) in &settings.headers {
         let refused = || SettingsError::Header { provider: settings.provider.clone(), name: name.clone() };

@@ -14,9 +14,11 @@ pub mod units;
 mod raw;
 mod delay;
 mod failure;
-pub mod decoder;
 mod sse;
+pub mod decoder;
 mod http;
+mod json;
+mod call_ids;
 pub mod chat;
 pub mod script;
 

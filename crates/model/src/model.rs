@@ -18,6 +18,11 @@ pub trait Model: Send + Sync {
     /// The size of the context window in tokens.
     fn context_window(&self) -> u64;
 
+    /// Whether it looks at images.
+    fn takes_images(&self) -> bool {
+        false
+    }
+
     /// Encodes a request. Pure: the same request gives the same bytes, and a request that begins like another one
     /// gives units that begin like the other's.
     fn encode(&self, request: &Request<'_>) -> Encoded;

@@ -50,6 +50,8 @@ pub struct ModelSettings {
     pub effort: Option<String>,
     /// The sampling temperature.
     pub temperature: Option<f64>,
+    /// Whether the model takes images.
+    pub images: bool,
     /// Whether user texts in a row become one message of several parts, since the server demands that roles alternate.
     pub alternate_roles: bool,
     /// Whether call ids are sent as nine letters and digits, which Mistral demands.
@@ -66,7 +68,8 @@ pub struct ModelSettings {
 }
 
 impl ModelSettings {
-    /// Settings with defaults for everything that need not be said. Roles alternate and the two spellings that only
+    /// Settings with defaults for everything that need not be said. Images are sent to the providers whose models all take
+    /// them; roles alternate and the two spellings that only
     /// OpenAI and Mistral demand follow from those providers' names.
     pub fn new(
         provider: impl Into<String>,
@@ -84,6 +87,7 @@ impl ModelSettings {
             max_output: None,
             effort: None,
             temperature: None,
+            images: matches!(provider.as_str(), "anthropic" | "openai" | "gemini"),
             alternate_roles: true,
             short_call_ids: provider == "mistral",
             completion_limit: provider == "openai",

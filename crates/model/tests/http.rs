@@ -26,7 +26,7 @@ async fn ask_with(
     cancel: &CancellationToken,
     on_delta: &mut (dyn FnMut(Delta<'_>) + Send),
 ) -> Attempt {
-    let messages = vec![Message::User { text: Cow::Borrowed("hello") }];
+    let messages = vec![Message::User { text: Cow::Borrowed("hello"), pictures: Vec::new() }];
     let encoded = model.encode(&Request { system: "Be good.", tools: &[], messages, previous: None });
     model.stream(&encoded, on_delta, cancel).await
 }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CallRef, Seq};
-use crate::message::{Content, ToolCall, ToolResult};
+use crate::message::{Content, Image, ToolCall, ToolResult};
 
 /// One piece of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub enum Item {
     Prompt {
         /// The text as the log has it.
         text: String,
+        /// The images behind it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// What the runtime added.
     Notice {

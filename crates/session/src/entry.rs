@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Item;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
-    Content, ContentHash, Ended, FilePath, Finish, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
+    Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
 };
 use crate::plan::Plan;
 use crate::recent::RecentFiles;
@@ -242,6 +242,9 @@ pub struct UserPrompt {
     /// The whole text in the session's spill, where `text` is only its head and tail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spill: Option<ContentHash>,
+    /// Images that the model sees behind the text, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// Whether it was said while a turn was running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steering: bool,

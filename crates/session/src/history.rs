@@ -5,8 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Seq, SessionId};
+use crate::message::Image;
 use crate::plan::Plan;
-use crate::request::{Block, Message, request};
+use crate::request::{Block, Message, Picture, request};
 use crate::state::SessionState;
 
 /// The version of the document's form.
@@ -45,6 +46,9 @@ pub enum HistoryMessage {
     User {
         /// The exact text.
         text: String,
+        /// Images behind the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// An answer.
     Assistant {
@@ -68,6 +72,9 @@ pub enum HistoryMessage {
         name: String,
         /// What the model reads.
         text: String,
+        /// Images behind the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
         /// Whether the call failed, was denied or interrupted.
         is_error: bool,
     },
@@ -103,15 +110,22 @@ impl History {
     }
 }
 
+fn images(pictures: &[Picture<'_>]) -> Vec<Image> {
+    pictures.iter().map(|picture| picture.image.clone()).collect()
+}
+
 impl HistoryMessage {
     fn of(message: &Message<'_>) -> Self {
         match message {
-            Message::User { text } => HistoryMessage::User { text: text.to_string() },
+            Message::User { text, pictures } => {
+                HistoryMessage::User { text: text.to_string(), images: images(pictures) }
+            }
             Message::Answer { model, blocks } => HistoryMessage::assistant(model, blocks),
-            Message::Result { id, name, text, is_error, .. } => HistoryMessage::Tool {
+            Message::Result { id, name, text, pictures, is_error, .. } => HistoryMessage::Tool {
                 call_id: (*id).to_owned(),
                 name: (*name).to_owned(),
                 text: text.to_string(),
+                images: images(pictures),
                 is_error: *is_error,
             },
         }

@@ -31,7 +31,6 @@ use crate::entry::{
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
 use crate::line;
-use crate::message::ContentHash;
 use crate::plan::Plan;
 use crate::state::SessionState;
 
@@ -40,6 +39,7 @@ pub use file::Fault;
 pub use listing::{SessionSummary, latest, list, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
+pub use spill::{Spill, SpillError, SpillWriter};
 
 use file::LogFile;
 use lock::Lock;
@@ -305,15 +305,9 @@ impl Log {
         Ok(())
     }
 
-    /// Keeps a text whole beside the log and says by which hash it is found. The same text is kept once.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written, or the session is read-only.
-    pub fn spill(&self, bytes: &[u8]) -> Result<ContentHash, AppendError> {
-        self.check_writable()?;
-        spill::keep(&self.dir, bytes, self.durability)
-            .map_err(|(path, source)| AppendError::Write { path, source })
+    /// What is kept whole beside the log.
+    pub fn spill(&self) -> Spill {
+        Spill::of_session(&self.dir, self.durability)
     }
 
     /// Writes `history.json` anew, in one piece.
@@ -434,8 +428,13 @@ fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// A new empty file that only the user can read.
+fn private_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 fn write_private(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = private_file(path)?;
     file.write_all(bytes)?;
     if sync { file.sync_data() } else { Ok(()) }
 }

@@ -232,9 +232,15 @@ pub struct ToolResult {
     /// The rest of what the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// Images that the model sees behind the text, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// The files that the tool says it touched, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,
+    /// What the tool changed in files, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FileChange>,
     /// How long the call took, by a monotonic clock.
     #[serde(default)]
     pub duration_ms: u64,
@@ -262,6 +268,17 @@ impl ToolResult {
     }
 }
 
+/// An image for the model to look at. Its bytes lie in the session's spill.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// What kind of image it is: `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: String,
+    /// The hash of its bytes.
+    pub hash: ContentHash,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
 /// A file that a tool touched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReferencedFile {
@@ -270,6 +287,18 @@ pub struct ReferencedFile {
     /// The hash of the file's bytes as the tool saw or left them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<ContentHash>,
+}
+
+/// A file that a tool made or changed, so that it can be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The file's canonical absolute path.
+    pub path: FilePath,
+    /// The hash of what it held before, which the session's spill holds; none if there was no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<ContentHash>,
+    /// The hash of what the tool wrote.
+    pub after: ContentHash,
 }
 
 impl From<PathBuf> for ReferencedFile {

@@ -5,11 +5,12 @@
 //! session stays in one segment; it only grows at its end.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::arguments::object_or_empty;
 use crate::conversation::{Item, Step};
 use crate::lookalike::{neutralise, neutralise_arguments};
-use crate::message::{Content, Outcome, RequestMark, ToolResult, ToolSpec};
+use crate::message::{Content, Image, Outcome, RequestMark, ToolResult, ToolSpec};
 use crate::state::SessionState;
 use crate::world;
 
@@ -40,10 +41,13 @@ pub struct Request<'a> {
 /// One piece of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Text that is told in the user's role: the world, a prompt, a notice. Never blank.
+    /// What is told in the user's role: the world, a prompt, a notice. The text is blank only where images stand behind
+    /// it.
     User {
         /// The exact text.
         text: Cow<'a, str>,
+        /// Images behind the text.
+        pictures: Vec<Picture<'a>>,
     },
     /// An answer of the model, with at least one block. The results of its calls follow it, each call exactly one.
     Answer {
@@ -62,6 +66,8 @@ pub enum Message<'a> {
         name: &'a str,
         /// What the model reads. Never blank.
         text: Cow<'a, str>,
+        /// Images behind the text.
+        pictures: Vec<Picture<'a>>,
         /// Whether the call failed, was denied or interrupted.
         is_error: bool,
     },
@@ -94,25 +100,83 @@ pub enum Block<'a> {
     Opaque(&'a str),
 }
 
-/// The request that follows from a state. Without a world there is no system text and no tool.
+/// An image as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture<'a> {
+    /// Which one.
+    pub image: &'a Image,
+    /// Its bytes in base 64; none if they are not there, or if the request has images enough.
+    pub data: Option<Arc<str>>,
+}
+
+impl Picture<'_> {
+    /// What stands in for an image that cannot be shown.
+    pub fn placeholder(&self) -> String {
+        let Image { media_type, bytes, .. } = self.image;
+        format!(
+            "[An image of type {media_type} with {bytes} bytes stands here; it is not shown to this model.]"
+        )
+    }
+}
+
+/// Finds the bytes of an image, in base 64.
+pub type Pictures<'a> = dyn Fn(&Image) -> Option<Arc<str>> + 'a;
+
+/// The most bytes that the images of one request have together. Those behind are told of and not shown; since a request
+/// only grows, an image once shown stays shown. Gemini takes 20 MB in one request, base 64 makes four bytes of three
+/// (<https://ai.google.dev/gemini-api/docs/image-understanding>).
+pub const IMAGE_BYTES: u64 = 12 << 20;
+
+/// The request that follows from a state, none of its images shown. Without a world there is no system text and no
+/// tool.
 pub fn request(state: &SessionState) -> Request<'_> {
+    request_with(state, &|_| None)
+}
+
+/// The request that follows from a state, with its images.
+pub fn request_with<'a>(state: &'a SessionState, pictures: &Pictures<'_>) -> Request<'a> {
     let (system, tools, opening) = match &state.world {
         Some(world) => (world.system.as_str(), world.tools.as_slice(), world::opening(world)),
         None => ("", [].as_slice(), Vec::new()),
     };
     let mut messages: Vec<Message<'_>> = Vec::with_capacity(opening.len() + state.history.len() * 2);
-    messages.extend(opening.into_iter().map(|text| Message::User { text: Cow::Owned(text) }));
+    messages.extend(opening.into_iter().map(|text| told(Cow::Owned(text))));
+    let mut gallery = Gallery { pictures, bytes: 0 };
     for item in &state.history {
-        project(item, &mut messages);
+        project(item, &mut gallery, &mut messages);
     }
     Request { system, tools, messages, previous: state.last_request.as_ref() }
 }
 
-fn project<'a>(item: &'a Item, messages: &mut Vec<Message<'a>>) {
+/// Shows images until the request has enough of them.
+struct Gallery<'p> {
+    pictures: &'p Pictures<'p>,
+    bytes: u64,
+}
+
+impl Gallery<'_> {
+    fn show<'a>(&mut self, images: &'a [Image]) -> Vec<Picture<'a>> {
+        let show = |image: &'a Image| {
+            self.bytes = self.bytes.saturating_add(image.bytes);
+            let data = (self.bytes <= IMAGE_BYTES).then(|| (self.pictures)(image)).flatten();
+            Picture { image, data }
+        };
+        images.iter().map(show).collect()
+    }
+}
+
+fn told(text: Cow<'_, str>) -> Message<'_> {
+    Message::User { text, pictures: Vec::new() }
+}
+
+fn project<'a>(item: &'a Item, gallery: &mut Gallery<'_>, messages: &mut Vec<Message<'a>>) {
     match item {
-        Item::Prompt { text } => push_user(neutralise(text), messages),
+        Item::Prompt { text, images } if images.is_empty() => push_user(neutralise(text), messages),
+        Item::Prompt { text, images } => {
+            messages.push(Message::User { text: neutralise(text), pictures: gallery.show(images) });
+        }
         Item::Notice { text } => push_user(Cow::Borrowed(text), messages),
-        Item::Step(step) => project_step(step, messages),
+        Item::Step(step) => project_step(step, gallery, messages),
         Item::Orphan(result) => {
             push_user(Cow::Borrowed(ORPHAN), messages);
             push_user(Cow::Owned(neutralise(&result.text()).into_owned()), messages);
@@ -122,11 +186,11 @@ fn project<'a>(item: &'a Item, messages: &mut Vec<Message<'a>>) {
 
 fn push_user<'a>(text: Cow<'a, str>, messages: &mut Vec<Message<'a>>) {
     if !text.trim().is_empty() {
-        messages.push(Message::User { text });
+        messages.push(told(text));
     }
 }
 
-fn project_step<'a>(step: &'a Step, messages: &mut Vec<Message<'a>>) {
+fn project_step<'a>(step: &'a Step, gallery: &mut Gallery<'_>, messages: &mut Vec<Message<'a>>) {
     let blocks: Vec<Block<'a>> = step.content.iter().filter_map(block).collect();
     if blocks.is_empty() {
         return;
@@ -138,6 +202,7 @@ fn project_step<'a>(step: &'a Step, messages: &mut Vec<Message<'a>>) {
             id: &call.id,
             name: &call.name,
             text: result.map_or(Cow::Borrowed(NO_RESULT), result_text),
+            pictures: result.map(|result| gallery.show(&result.images)).unwrap_or_default(),
             is_error: result.is_none_or(|result| result.outcome != Outcome::Ok),
         });
     }

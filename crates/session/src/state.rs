@@ -251,7 +251,7 @@ impl SessionState {
         if self.title.is_empty() {
             self.title = excerpt(&prompt.text);
         }
-        self.history.push(Item::Prompt { text: prompt.text.clone() });
+        self.history.push(Item::Prompt { text: prompt.text.clone(), images: prompt.images.clone() });
     }
 
     fn open_turn(&mut self) {

@@ -46,7 +46,7 @@ fn lines(dir: &Path, number: u32) -> Vec<Vec<u8>> {
 
 fn prompts(state: &SessionState) -> Vec<&str> {
     let prompts = state.history.iter().filter_map(|item| match item {
-        Item::Prompt { text } => Some(text.as_str()),
+        Item::Prompt { text, .. } => Some(text.as_str()),
         Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
     });
     prompts.collect()
@@ -449,7 +449,6 @@ fn a_kind_marked_must_makes_the_session_read_only() {
         assert!(matches!(&error, AppendError::ReadOnly { kind: found } if found == kind), "{error}");
         assert!(error.to_string().contains("read-only"));
         assert!(matches!(log.write_history(), Err(AppendError::ReadOnly { .. })));
-        assert!(matches!(log.spill(b"text"), Err(AppendError::ReadOnly { .. })));
         let opening = mainstay_session::log::NextSegment {
             header: header(1),
             world: common::world(),
@@ -585,9 +584,18 @@ fn derived_files_can_be_deleted() {
 fn a_spilled_text_is_kept_once() {
     let home = temp_dir();
     let log = create_with(home.path(), header(1), Durability::Always);
-    let hash = log.spill(b"a long text").unwrap();
-    assert_eq!(log.spill(b"a long text").unwrap(), hash);
-    let folder = log.dir().join("spill");
+    let hash = log.spill().store(b"a long text").unwrap();
+    assert_eq!(log.spill().store(b"a long text").unwrap(), hash);
+    let mut pieces = log.spill().create().unwrap();
+    pieces.write(b"a long").unwrap();
+    pieces.write(b" text").unwrap();
+    assert_eq!(pieces.finish().unwrap(), hash);
+    let mut given_up = log.spill().create().unwrap();
+    given_up.write(b"half").unwrap();
+    drop(given_up);
+    let folder = log.spill().folder().to_owned();
+    assert_eq!(folder, log.dir().join("spill"));
+    assert_eq!(log.spill().load(&hash).unwrap(), b"a long text");
     assert_eq!(fs::read(folder.join(hash.as_str())).unwrap(), b"a long text");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     assert_eq!(fs::metadata(folder.join(hash.as_str())).unwrap().permissions().mode() & 0o777, 0o600);
@@ -735,6 +743,7 @@ fn the_format_is_what_it_was() {
     session.append(Body::UserPrompt(UserPrompt {
         text: "Hi\n\"é\"".to_owned(),
         spill: None,
+        images: Vec::new(),
         steering: true,
     }));
     let calls = vec![

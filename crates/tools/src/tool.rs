@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use mainstay_session::message::{ContentHash, ReferencedFile, ToolSpec};
+use mainstay_session::log::Spill;
+use mainstay_session::message::{ContentHash, FileChange, Image, ReferencedFile, ToolSpec};
 use mainstay_session::plan::{Plan, PlanInView};
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +53,7 @@ pub type Seen = Arc<dyn Fn(&Path) -> Option<ContentHash> + Send + Sync>;
 pub struct CallContext {
     /// The workspace's directory, absolute and resolved; relative paths start here.
     pub workspace: PathBuf,
-    /// Directories outside the workspace that may be read (the session's spill).
+    /// Directories outside the workspace that may be read (the session's spill among them).
     pub readable: Vec<PathBuf>,
     /// The plan in view.
     pub plan: PlanInView,
@@ -61,6 +62,10 @@ pub struct CallContext {
     /// Logs that a command is about to run. The command must not do anything before this returned `Ok`; after `Err` it
     /// must never run.
     pub intent: Arc<dyn Fn(StartedProcess) -> Result<(), String> + Send + Sync>,
+    /// Where long outputs, images and what files held before a change are kept whole.
+    pub spill: Spill,
+    /// Whether the model looks at images.
+    pub takes_images: bool,
     /// The most bytes that a result may have.
     pub max_result_bytes: usize,
     /// Fires when the call shall end.
@@ -83,8 +88,12 @@ pub struct ToolOutput {
     pub summary: String,
     /// The rest of what the model reads.
     pub content: Option<String>,
+    /// Images that the model sees behind the text; their bytes are in the spill.
+    pub images: Vec<Image>,
     /// The files the call touched, in order; the last is the most recent.
     pub referenced_files: Vec<ReferencedFile>,
+    /// What the call changed in files, in order.
+    pub changes: Vec<FileChange>,
     /// The exit code of a command that ran.
     pub exit_code: Option<i32>,
     /// The plan after an accepted write. Only the plan tool sets it; for any other tool it is ignored.

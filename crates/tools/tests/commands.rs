@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::{
     Bash, CallContext, StartedProcess, Supervisor, Tool, ToolError, ToolOutput, is_running,
@@ -155,6 +156,8 @@ impl Place {
             plan: PlanInView::default(),
             seen: Arc::new(|_: &Path| None),
             intent: Arc::new(|_| Ok(())),
+            spill: Spill::of_session(&root.join(".session"), Durability::Relaxed),
+            takes_images: false,
             max_result_bytes: 50 << 10,
             cancel: CancellationToken::new(),
         };

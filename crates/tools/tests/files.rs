@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use mainstay_session::log::{Durability, Spill};
 use mainstay_session::message::ContentHash;
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::{CallContext, Edit, FileMemory, Read, Tool, ToolError, ToolOutput, Write};
@@ -43,6 +44,8 @@ impl Workspace {
             plan: PlanInView::default(),
             seen: Arc::new(move |path: &Path| looked_up.lock().unwrap().get(path).cloned()),
             intent: Arc::new(|_| Ok(())),
+            spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
+            takes_images: true,
             max_result_bytes: 1 << 20,
             cancel: CancellationToken::new(),
         };

@@ -6,16 +6,12 @@
 //! A system message stands only at the start; every later text of the runtime is told in the user's role. Many servers
 //! reject a system message elsewhere, and folding it into the first one would change bytes that were sent.
 
-mod ids;
-
-use std::borrow::Cow;
-
 use mainstay_session::message::ToolSpec;
-use mainstay_session::request::{Block, Message, Request};
-use serde_json::value::RawValue;
+use mainstay_session::request::{Block, Message, Picture, Request};
 use serde_json::{Value, json};
 
-use self::ids::CallIds;
+use crate::call_ids::{CallIds, IdRule};
+use crate::json::{quoted, schema, sendable_name};
 use crate::model::Encoded;
 use crate::raw::{self, Fields};
 use crate::settings::ModelSettings;
@@ -28,7 +24,9 @@ pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> E
         alternate_roles: settings.alternate_roles,
         body: head(settings),
         units: Units::new(request.previous),
-        ids: CallIds::new(settings.short_call_ids),
+        ids: CallIds::new(if settings.short_call_ids { IdRule::Nine } else { IdRule::Word }),
+        takes_images: settings.images,
+        shown: Vec::new(),
         open_user: false,
         any_message: false,
     };
@@ -39,9 +37,9 @@ pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> E
     }
     for message in &request.messages {
         match message {
-            Message::User { text } => writer.user(text),
+            Message::User { text, pictures } => writer.user(text, pictures),
             Message::Answer { model, blocks } => writer.answer(model, blocks),
-            Message::Result { call, text, .. } => writer.result(*call, text),
+            Message::Result { call, text, pictures, .. } => writer.result(*call, text, pictures),
         }
     }
     writer.finish()
@@ -78,6 +76,9 @@ struct Writer<'a> {
     body: String,
     units: Units<'a>,
     ids: CallIds,
+    takes_images: bool,
+    /// Images of the results since the last answer, as parts: a tool's message holds text alone.
+    shown: Vec<String>,
     /// Whether the last message is a list of user texts that another one may join.
     open_user: bool,
     any_message: bool,
@@ -101,23 +102,55 @@ impl Writer<'_> {
         self.body.push_str("],");
     }
 
-    fn user(&mut self, text: &str) {
-        if text.trim().is_empty() {
-            return;
+    fn user(&mut self, text: &str, pictures: &[Picture<'_>]) {
+        self.show();
+        let mut parts: Vec<String> = text_part(text).into_iter().collect();
+        parts.extend(pictures.iter().map(|picture| self.picture(picture)));
+        match parts.as_slice() {
+            [_] if pictures.is_empty() && !self.alternate_roles => {
+                self.message(&format!("{{\"role\":\"user\",\"content\":{}}}", quoted(text)));
+            }
+            _ => parts.iter().for_each(|part| self.user_part(part)),
         }
-        let part = format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text));
+        self.end_user_unless_alternating();
+    }
+
+    /// The images of results stand behind all results, in the user's role.
+    fn show(&mut self) {
+        for part in std::mem::take(&mut self.shown) {
+            self.user_part(&part);
+        }
+        self.end_user_unless_alternating();
+    }
+
+    /// Adds a part to the user's message, which is begun where there is none. Always a list, since a string could not
+    /// grow without being written anew.
+    fn user_part(&mut self, part: &str) {
         if self.open_user {
-            self.unit(&format!(",{part}"));
-        } else if self.alternate_roles {
-            // Always a list, since a string could not grow without being written anew.
-            self.message(&format!("{{\"role\":\"user\",\"content\":[{part}"));
-            self.open_user = true;
-        } else {
-            self.message(&format!("{{\"role\":\"user\",\"content\":{}}}", quoted(text)));
+            return self.unit(&format!(",{part}"));
+        }
+        self.message(&format!("{{\"role\":\"user\",\"content\":[{part}"));
+        self.open_user = true;
+    }
+
+    fn end_user_unless_alternating(&mut self) {
+        if !self.alternate_roles && std::mem::take(&mut self.open_user) {
+            self.body.push_str("]}");
+        }
+    }
+
+    fn picture(&self, picture: &Picture<'_>) -> String {
+        match picture.data.as_ref().filter(|_| self.takes_images) {
+            Some(data) => format!(
+                "{{\"type\":\"image_url\",\"image_url\":{{\"url\":\"data:{};base64,{data}\"}}}}",
+                picture.image.media_type
+            ),
+            None => format!("{{\"type\":\"text\",\"text\":{}}}", quoted(&picture.placeholder())),
         }
     }
 
     fn answer(&mut self, model: &str, blocks: &[Block<'_>]) {
+        self.show();
         let mut text = String::new();
         let mut calls = Vec::new();
         let mut returned = Returned::default();
@@ -151,7 +184,9 @@ impl Writer<'_> {
         self.body.push_str(if calls.is_empty() { "}" } else { "]}" });
     }
 
-    fn result(&mut self, call: u32, text: &str) {
+    fn result(&mut self, call: u32, text: &str, pictures: &[Picture<'_>]) {
+        let shown: Vec<String> = pictures.iter().map(|picture| self.picture(picture)).collect();
+        self.shown.extend(shown);
         let Some(id) = self.ids.of_call(call).map(quoted) else { return };
         self.message(&format!("{{\"role\":\"tool\",\"tool_call_id\":{id},\"content\":{}}}", quoted(text)));
     }
@@ -161,9 +196,8 @@ impl Writer<'_> {
         if std::mem::take(&mut self.open_user) {
             self.body.push_str("]}");
         }
-        let start = if self.any_message { Cow::Owned(format!(",{start}")) } else { Cow::Borrowed(start) };
-        self.any_message = true;
-        self.unit(&start);
+        let comma = if std::mem::replace(&mut self.any_message, true) { "," } else { "" };
+        self.unit(&format!("{comma}{start}"));
     }
 
     fn unit(&mut self, json: &str) {
@@ -172,9 +206,14 @@ impl Writer<'_> {
     }
 
     fn finish(mut self) -> Encoded {
+        self.show();
         self.body.push_str(if self.open_user { "]}]}" } else { "]}" });
         Encoded { mark: self.units.finish(self.body.len()), body: self.body.into_bytes() }
     }
+}
+
+fn text_part(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text)))
 }
 
 /// What goes back to the model that wrote it, as it came: fields of the message.
@@ -219,31 +258,6 @@ fn call(id: &str, name: &str, arguments: &str, opaque: Option<&str>) -> String {
         quoted(&sendable_name(name)),
         quoted(arguments),
     )
-}
-
-/// A tool's name as strict servers take it back: the model may have written anything.
-fn sendable_name(name: &str) -> Cow<'_, str> {
-    let is_sendable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if name.is_empty() {
-        return Cow::Borrowed("unnamed");
-    }
-    if name.len() <= 64 && name.chars().all(is_sendable) {
-        return Cow::Borrowed(name);
-    }
-    Cow::Owned(name.chars().take(64).map(|c| if is_sendable(c) { c } else { '_' }).collect())
-}
-
-/// A schema as it is, or the schema of any object where it is no JSON object.
-fn schema(text: &str) -> &str {
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(schema) if schema.get().starts_with('{') => schema.get(),
-        _ => "{\"type\":\"object\",\"properties\":{}}",
-    }
-}
-
-/// A text as a JSON string.
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
 }
 
 #[cfg(test)]

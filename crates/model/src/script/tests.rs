@@ -5,7 +5,7 @@ use mainstay_session::request::Block;
 use super::*;
 
 fn request(answers: usize) -> Request<'static> {
-    let mut messages = vec![Message::User { text: Cow::Borrowed("go") }];
+    let mut messages = vec![Message::User { text: Cow::Borrowed("go"), pictures: Vec::new() }];
     for _ in 0..answers {
         messages.push(Message::Answer { model: "script:x", blocks: vec![Block::Text(Cow::Borrowed("so"))] });
     }

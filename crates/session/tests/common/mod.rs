@@ -90,7 +90,7 @@ pub fn create_with(home: &Path, header: SessionHeader, durability: Durability) -
 }
 
 pub fn prompt(text: &str) -> Body {
-    Body::UserPrompt(UserPrompt { text: text.to_owned(), spill: None, steering: false })
+    Body::UserPrompt(UserPrompt { text: text.to_owned(), spill: None, images: Vec::new(), steering: false })
 }
 
 pub fn text(text: &str) -> Content {
@@ -135,7 +135,9 @@ pub fn result(answer: Seq, call: u32, outcome: Outcome, summary: &str) -> ToolRe
         outcome,
         summary: summary.to_owned(),
         content: None,
+        images: Vec::new(),
         referenced_files: Vec::new(),
+        changes: Vec::new(),
         duration_ms: 3,
         exit_code: None,
         plan: None,
@@ -292,9 +294,12 @@ impl Op {
     /// What it is after `state`.
     pub fn at(&self, state: &SessionState) -> Written {
         let body = match self {
-            Op::Prompt(text, steering) => {
-                Body::UserPrompt(UserPrompt { text: text.clone(), spill: None, steering: *steering })
-            }
+            Op::Prompt(text, steering) => Body::UserPrompt(UserPrompt {
+                text: text.clone(),
+                spill: None,
+                images: Vec::new(),
+                steering: *steering,
+            }),
             Op::Answer(content, how) => ended(content.clone(), how.clone()),
             Op::PlanAnswer(content) => answer(content.clone()),
             Op::Intent(of) => match pick(&state.open_calls(), of) {

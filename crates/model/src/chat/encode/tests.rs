@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use mainstay_session::arguments::object_or_empty;
 use mainstay_session::message::RequestMark;
 use proptest::prelude::*;
@@ -11,7 +13,7 @@ fn settings() -> ModelSettings {
 }
 
 fn user(text: &str) -> Message<'_> {
-    Message::User { text: Cow::Borrowed(text) }
+    Message::User { text: Cow::Borrowed(text), pictures: Vec::new() }
 }
 
 fn call_block<'a>(id: &'a str, name: &'a str, arguments: &'a str) -> Block<'a> {
@@ -19,7 +21,14 @@ fn call_block<'a>(id: &'a str, name: &'a str, arguments: &'a str) -> Block<'a> {
 }
 
 fn result(call: u32, text: &str) -> Message<'_> {
-    Message::Result { call, id: "", name: "", text: Cow::Borrowed(text), is_error: false }
+    Message::Result {
+        call,
+        id: "",
+        name: "",
+        text: Cow::Borrowed(text),
+        pictures: Vec::new(),
+        is_error: false,
+    }
 }
 
 fn encoded(settings: &ModelSettings, messages: Vec<Message<'_>>) -> Value {
@@ -257,7 +266,8 @@ fn any_messages() -> impl Strategy<Value = Vec<Message<'static>>> {
         list.extend((0..calls).map(|n| result(u32::try_from(n).unwrap(), "done")));
         list
     });
-    let text = any_text().prop_map(|text| vec![Message::User { text: Cow::Owned(text) }]);
+    let text =
+        any_text().prop_map(|text| vec![Message::User { text: Cow::Owned(text), pictures: Vec::new() }]);
     proptest::collection::vec(prop_oneof![answer, text], 0..8).prop_map(|parts| parts.concat())
 }
 

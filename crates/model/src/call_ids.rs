@@ -6,27 +6,35 @@
 
 use std::collections::HashSet;
 
+/// Which ids a provider takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdRule {
+    /// Up to 64 letters, digits, `_` and `-`.
+    Word,
+    /// Nine letters and digits, which Mistral demands.
+    Nine,
+}
+
 /// Gives out ids in the order of the calls.
-pub(super) struct CallIds {
-    /// Whether an id must be nine letters and digits.
-    is_short: bool,
+pub(crate) struct CallIds {
+    rule: IdRule,
     used: HashSet<String>,
     calls: u64,
     answer: Vec<String>,
 }
 
 impl CallIds {
-    pub(super) fn new(is_short: bool) -> Self {
-        CallIds { is_short, used: HashSet::new(), calls: 0, answer: Vec::new() }
+    pub(crate) fn new(rule: IdRule) -> Self {
+        CallIds { rule, used: HashSet::new(), calls: 0, answer: Vec::new() }
     }
 
     /// Begins an answer, whose calls are counted from 0.
-    pub(super) fn begin_answer(&mut self) {
+    pub(crate) fn begin_answer(&mut self) {
         self.answer.clear();
     }
 
     /// The id of the answer's next call, which the provider called `own`.
-    pub(super) fn assign(&mut self, own: &str) -> String {
+    pub(crate) fn assign(&mut self, own: &str) -> String {
         self.calls += 1;
         let id = if self.is_sendable(own) && !self.used.contains(own) {
             own.to_owned()
@@ -41,15 +49,17 @@ impl CallIds {
     }
 
     /// The id of a call of the answer that began last.
-    pub(super) fn of_call(&self, call: u32) -> Option<&str> {
+    pub(crate) fn of_call(&self, call: u32) -> Option<&str> {
         self.answer.get(usize::try_from(call).ok()?).map(String::as_str)
     }
 
     fn is_sendable(&self, id: &str) -> bool {
-        if self.is_short {
-            return id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric());
+        match self.rule {
+            IdRule::Nine => id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
+            IdRule::Word => {
+                (1..=64).contains(&id.len())
+                    && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+            }
         }
-        (1..=64).contains(&id.len())
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
     }
 }

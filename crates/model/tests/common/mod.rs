@@ -1,0 +1,5 @@
+//! What the tests of the wire formats share.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, missing_docs, unreachable_pub)]
+
+pub mod recorded;
