@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
+use mainstay_session::entry::{
+    Body, FORMAT, InboxMessage, Job, ModelChoice, PROJECTION, SessionHeader, World,
+};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
 use mainstay_session::world::system_text;
-use mainstay_tools::ToolKind;
+use mainstay_tools::{JobEnd, Jobs, OnEnd, ToolKind};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
-use crate::event::TurnReport;
+use crate::event::{Event, TurnReport};
 use crate::setup::{Clock, Setup};
 use crate::shared::SharedLog;
 use crate::turn::Turn;
@@ -25,6 +27,8 @@ pub struct Agent {
     setup: Setup,
     log: SharedLog,
     woken: Arc<Notify>,
+    /// Background jobs live as long as this. Calls have it on loan.
+    jobs: Arc<Jobs>,
 }
 
 /// What was found when a session was resumed.
@@ -34,6 +38,8 @@ pub struct Resumed {
     pub damage: Vec<Damage>,
     /// Calls that were in flight, with the result that each was given.
     pub closed: Vec<(OpenCall, ToolResult)>,
+    /// Background jobs that ran when the agent before ended, and ended with it. The model is told.
+    pub ended_jobs: Vec<Job>,
     /// Whether the last turn had not ended.
     pub was_interrupted: bool,
 }
@@ -84,13 +90,17 @@ impl Agent {
         let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
-        Ok((agent, Resumed { damage: opening.damage, closed, was_interrupted }))
+        Ok((agent, Resumed { damage: opening.damage, closed, ended_jobs, was_interrupted }))
     }
 
     fn new(setup: Setup, log: Log) -> Self {
+        let (folder, last_job) = (log.dir().join("jobs"), log.state().last_job);
         let log = SharedLog::new(log, setup.clock.clone());
-        Agent { setup, log, woken: Arc::new(Notify::new()) }
+        let woken = Arc::new(Notify::new());
+        let jobs = Jobs::new(folder, last_job, on_job_end(&log, &woken, &setup));
+        Agent { setup, log, woken, jobs: Arc::new(jobs) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -115,6 +125,11 @@ impl Agent {
     /// A handle that accepts notifications, also while a turn runs.
     pub fn notifier(&self) -> Notifier {
         Notifier { log: self.log.clone(), woken: self.woken.clone() }
+    }
+
+    /// The background jobs that are running. They end with the agent.
+    pub fn running_jobs(&self) -> Vec<Job> {
+        self.jobs.running()
     }
 
     /// The history of the current segment: exactly what requests hold.
@@ -148,7 +163,7 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, cancel }
+        Turn { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.
@@ -183,12 +198,7 @@ impl Notifier {
     pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
         let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };
-        self.log.append(Body::Inbox(message))?;
-        self.log.sync()?;
-        if wake {
-            self.woken.notify_one();
-        }
-        Ok(())
+        accept(&self.log, &self.woken, message)
     }
 
     /// Makes the next write or sync of the log fail as a broken disk would.
@@ -196,6 +206,31 @@ impl Notifier {
     pub fn inject(&self, fault: mainstay_session::log::Fault) {
         self.log.lock().inject(fault);
     }
+}
+
+/// Accepts a notification, durably.
+fn accept(log: &SharedLog, woken: &Notify, message: InboxMessage) -> Result<(), AppendError> {
+    let wake = message.wake;
+    log.append(Body::Inbox(message))?;
+    log.sync()?;
+    if wake {
+        woken.notify_one();
+    }
+    Ok(())
+}
+
+/// Makes the end of each background job a notification, as long as the agent is there. One that the model ended itself
+/// wakes nobody.
+fn on_job_end(log: &SharedLog, woken: &Arc<Notify>, setup: &Setup) -> OnEnd {
+    let (log, woken, on_event) = (log.downgrade(), woken.clone(), setup.on_event.clone());
+    Arc::new(move |JobEnd { job, text, is_news }: JobEnd| {
+        let Some(log) = log.upgrade() else { return };
+        let message = InboxMessage { id: job.id(), text, wake: is_news, source: "job".to_owned() };
+        if let Err(error) = accept(&log, &woken, message) {
+            // It waits in memory and is written with the next entry that can be.
+            on_event(&Event::Warning(format!("the end of {} is not logged yet: {error}", job.id())));
+        }
+    })
 }
 
 /// The time by the system's clock.

@@ -16,7 +16,7 @@ use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
@@ -37,6 +37,7 @@ const BYTES_PER_TOKEN: f64 = 3.5;
 pub(crate) struct Dispatch<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) step: u64,
 }
@@ -132,18 +133,19 @@ impl Dispatch<'_> {
         let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
         let log = self.log.clone();
         let CallRef { answer, call } = call_ref;
-        let intent = move |StartedProcess { pid, started }: StartedProcess| {
-            let intent = ToolIntent { answer, call, pid, started };
+        let intent = move |StartedProcess { pid, started, job }: StartedProcess| {
+            let intent = ToolIntent { answer, call, pid, started, job };
             log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
         };
         let spill = self.log.lock().spill();
         let plan = self.log.read(|state| state.plan.clone());
         CallContext {
             workspace: self.setup.workspace.clone(),
-            readable: vec![spill.folder().to_owned()],
+            readable: vec![spill.folder().to_owned(), self.jobs.folder().to_owned()],
             plan,
             seen: Arc::new(seen),
             intent: Arc::new(intent),
+            jobs: self.jobs.clone(),
             spill,
             takes_images: self.setup.model.takes_images(),
             max_result_bytes: self.max_result(),

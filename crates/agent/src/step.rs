@@ -1,5 +1,6 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainstay_model::retry::{self, Retry};
@@ -9,6 +10,7 @@ use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Ended, Finish};
+use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::{Dispatch, share_of_window};
@@ -34,6 +36,7 @@ pub(crate) enum StepEnd {
 pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -56,7 +59,13 @@ impl StepContext<'_> {
             return Ok(StepEnd::Answered(answer.finish));
         }
         self.log.sync()?;
-        let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
+        let dispatch = Dispatch {
+            setup: self.setup,
+            log: self.log,
+            jobs: self.jobs,
+            cancel: self.cancel,
+            step: self.number,
+        };
         dispatch.run(seq, &answer).await?;
         Ok(match answer.finish {
             _ if self.cancel.is_cancelled() => StepEnd::Cancelled,

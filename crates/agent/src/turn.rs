@@ -1,5 +1,7 @@
 //! One turn: step after step until something says stop.
 
+use std::sync::Arc;
+
 use mainstay_session::attention::continuation_text;
 use mainstay_session::conversation::{Item, Step};
 use mainstay_session::entry::{Body, Notice, NoticeKind, StopReason, Totals};
@@ -7,6 +9,7 @@ use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Finish, Usage};
 use mainstay_session::state::SessionState;
+use mainstay_tools::Jobs;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +26,7 @@ const REPEATED_FAILURES: u32 = 3;
 pub(crate) struct Turn<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -82,7 +86,8 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let context = StepContext { setup: self.setup, log: self.log, cancel: &cancel, number };
+        let context =
+            StepContext { setup: self.setup, log: self.log, jobs: self.jobs, cancel: &cancel, number };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {

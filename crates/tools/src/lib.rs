@@ -3,19 +3,21 @@
 //! A tool never changes the session's state: the plan in view and the hashes of what was read are handed in, and what
 //! it did comes back as a [`ToolOutput`]. It knows neither the model nor other tools.
 
+mod text;
+mod sys;
+mod supervisor;
+mod output;
+mod jobs;
+
 pub mod tool;
 
 pub mod arguments;
-mod text;
 
 mod diff;
 mod encoding;
 mod place;
 
 mod files;
-
-mod sys;
-mod supervisor;
 
 mod bash;
 mod edit;
@@ -28,11 +30,12 @@ use std::sync::Arc;
 pub use bash::Bash;
 pub use edit::Edit;
 pub use files::FileMemory;
+pub use jobs::{JobEnd, Jobs, OnEnd, output_path};
 pub use read::Read;
-pub use supervisor::{Supervisor, supervise_if_asked};
+pub use supervisor::{StartedProcess, Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
 pub use todo_write::TodoWrite;
-pub use tool::{CallContext, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub use tool::{CallContext, Seen, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;

@@ -23,6 +23,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainstay_session::entry::Job;
 use mainstay_session::message::FilePath;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -30,7 +31,6 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::tool::StartedProcess;
 use protocol::{Order, Report, write_frame};
 
 /// The argument that makes a program the supervisor.
@@ -77,6 +77,17 @@ pub struct Supervisor {
     process: Mutex<Option<Process>>,
     /// A keeper that runs nothing. Out of its place while in use.
     idle: Mutex<Option<Connection>>,
+}
+
+/// A process that exists but has not begun its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedProcess {
+    /// The process as the agent sees it.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`); 0 where that is unknown.
+    pub started: u64,
+    /// The background job that it is to be, if it is one.
+    pub job: Option<Job>,
 }
 
 /// What is to be run.
@@ -273,7 +284,7 @@ impl Connection {
         let order = Order::Run { command: run.command.to_owned(), cwd: FilePath(run.cwd.to_owned()) };
         self.send_with(&order, sender.into_blocking_fd()?).await?;
         let process = match self.report().await? {
-            Report::Started { pid, started } => Ok(StartedProcess { pid, started }),
+            Report::Started { pid, started } => Ok(StartedProcess { pid, started, job: None }),
             Report::NotStarted { reason } => Err(reason),
             Report::Failed { reason } => return Err(io::Error::other(reason)),
             Report::Ended { .. } => {
@@ -315,6 +326,12 @@ impl Connection {
 }
 
 impl Running {
+    /// Ends the command at once, with everything that it started, when what this returns is told to. For where nobody
+    /// waits for the end any more.
+    pub(crate) fn severing(&self) -> io::Result<Severing> {
+        Ok(Severing(self.connection.socket.as_fd().try_clone_to_owned()?))
+    }
+
     /// Reads what the command prints until it has ended, and ends it when its time is up or `cancel` fires.
     pub(crate) async fn attend(
         &mut self,
@@ -325,6 +342,18 @@ impl Running {
         let Running { connection, printed } = self;
         let attending = connection.attend(timeout, cancel, printed, &mut output);
         attending.await.map_err(|error| RunError::lost(&error))
+    }
+}
+
+/// Ends a command from afar.
+#[derive(Debug)]
+pub(crate) struct Severing(OwnedFd);
+
+impl Severing {
+    /// Ends it. Whoever attends to it is told that it is lost.
+    pub(crate) fn sever(&self) {
+        // It fails only if the other side is gone, and the command with it.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
     }
 }
 

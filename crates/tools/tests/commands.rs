@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::{
-    Bash, CallContext, StartedProcess, Supervisor, Tool, ToolError, ToolOutput, is_running,
+    Bash, CallContext, JobEnd, Jobs, StartedProcess, Supervisor, Tool, ToolError, ToolOutput, is_running,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     mainstay_tools::supervise_if_asked();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--as-agent", workspace, command, rest @ ..] => agent(workspace, command, rest.contains(&"dies")),
+        ["--as-agent", workspace, command, rest @ ..] => agent(workspace, command, rest),
         ["--cases", part] => cases(part),
         rest => {
             let part = rest.iter().find(|argument| !argument.starts_with('-')).unwrap_or(&"");
@@ -80,16 +80,22 @@ fn cases(part: &str) -> ExitCode {
 }
 
 /// A process that runs one command, for others to kill.
-fn agent(workspace: &str, command: &str, dies: bool) -> ExitCode {
+fn agent(workspace: &str, command: &str, rest: &[&str]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut place = Place::of(PathBuf::from(workspace));
-    if dies {
+    if rest.contains(&"dies") {
         place.context.intent = Arc::new(|_| {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
             Ok(())
         });
     }
-    let _ = runtime.block_on(place.run(command));
+    runtime.block_on(async {
+        if rest.contains(&"background") {
+            place.start(command).await;
+            std::future::pending::<()>().await;
+        }
+        let _ = place.run(command).await;
+    });
     ExitCode::SUCCESS
 }
 
@@ -111,7 +117,7 @@ const CASES: &[(&str, Case)] = cases![
     bytes_that_are_no_text_are_said,
     terminal_control_is_taken_out,
     a_vanished_directory_is_said,
-    timeouts_are_milliseconds,
+    timeouts_are_kept_to_and_said,
     long_and_impossible_commands,
     nothing_is_done_before_the_intent_is_logged,
     a_refused_intent_is_the_end,
@@ -125,6 +131,12 @@ const CASES: &[(&str, Case)] = cases![
     a_killed_supervisor_is_replaced,
     nothing_outlives_a_killed_agent,
     an_agent_killed_before_the_command_goes_runs_nothing,
+    a_job_runs_on_and_its_end_is_told,
+    jobs_are_listed_waited_for_and_stopped,
+    a_job_ends_with_all_that_it_started,
+    jobs_end_with_their_session,
+    a_job_that_floods_is_bounded,
+    what_is_no_job_leaves_nothing,
     keys_are_in_no_command,
     commands_start_afresh,
 ];
@@ -135,6 +147,8 @@ struct Place {
     root: PathBuf,
     context: CallContext,
     bash: Bash,
+    /// The ends of its jobs.
+    ends: Arc<Mutex<Vec<JobEnd>>>,
     /// Children that were there before it.
     before: Vec<u32>,
     /// A number that only this place's commands have in their command lines.
@@ -150,20 +164,25 @@ impl Place {
 
     fn of(root: PathBuf) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        let ends: Arc<Mutex<Vec<JobEnd>>> = Arc::default();
+        let told = ends.clone();
+        let session = root.join(".session");
+        let on_end = move |end| told.lock().unwrap().push(end);
         let context = CallContext {
             workspace: root.clone(),
             readable: Vec::new(),
             plan: PlanInView::default(),
             seen: Arc::new(|_: &Path| None),
             intent: Arc::new(|_| Ok(())),
-            spill: Spill::of_session(&root.join(".session"), Durability::Relaxed),
+            jobs: Arc::new(Jobs::new(session.join("jobs"), 0, Arc::new(on_end))),
+            spill: Spill::of_session(&session, Durability::Relaxed),
             takes_images: false,
             max_result_bytes: 50 << 10,
             cancel: CancellationToken::new(),
         };
         let mark = format!("9{:07}{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bash = Bash::new(Arc::new(Supervisor::new(Vec::new())));
-        Place { _dir: None, root, context, bash, before: children_of(std::process::id()), mark }
+        Place { _dir: None, root, context, bash, ends, before: children_of(std::process::id()), mark }
     }
 
     async fn call(&self, arguments: Value) -> Result<ToolOutput, ToolError> {
@@ -173,6 +192,19 @@ impl Place {
     /// Runs a command in which `MARK` stands for this place's number.
     async fn run(&self, command: &str) -> Result<ToolOutput, ToolError> {
         self.call(json!({"command": command.replace("MARK", &self.mark)})).await
+    }
+
+    /// Starts a job in which `MARK` stands for this place's number.
+    async fn start(&self, command: &str) -> String {
+        text(self.call(json!({"command": command.replace("MARK", &self.mark), "background": true})).await)
+    }
+
+    fn output_of(&self, job: u32) -> PathBuf {
+        self.context.jobs.folder().join(format!("job-{job}.log"))
+    }
+
+    fn ends(&self) -> Vec<String> {
+        self.ends.lock().unwrap().iter().map(|end| end.text.clone()).collect()
     }
 
     async fn run_for(&self, command: &str, timeout_ms: u64) -> Result<ToolOutput, ToolError> {
@@ -209,6 +241,12 @@ impl Place {
         }
     }
 
+    /// What lies in the spill.
+    fn kept(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(self.context.spill.folder());
+        names.map(|names| names.map(|name| name.unwrap().path()).collect()).unwrap_or_default()
+    }
+
     /// The supervisor, which is the one child that this place has.
     fn supervisor(&self) -> u32 {
         let own: Vec<u32> =
@@ -225,10 +263,10 @@ impl Place {
     }
 
     /// This process run as an agent of its own.
-    fn agent(&self, command: &str, dies: bool) -> Child {
+    fn agent(&self, command: &str, rest: &[&str]) -> Child {
         let mut agent = Command::new(std::env::current_exe().unwrap());
         agent.arg("--as-agent").arg(&self.root).arg(command.replace("MARK", &self.mark));
-        agent.args(dies.then_some("dies")).spawn().unwrap()
+        agent.args(rest).spawn().unwrap()
     }
 }
 
@@ -299,13 +337,24 @@ async fn a_child_that_keeps_the_output_is_not_waited_for(place: Place) {
     ] {
         let text = soon(place.text(command)).await;
         assert!(text.starts_with(start), "{text}");
-        assert!(text.contains("that the command left running ended with it]"), "{text}");
+        assert!(
+            text.contains(
+                "that the command left running ended with it; `background: true` keeps a command running]"
+            ),
+            "{text}"
+        );
         place.assert_no_process();
     }
     let text = place.text("sleep MARK & echo done").await;
-    assert_eq!(text, "exit code 0\ndone\n[1 process that the command left running ended with it]");
+    assert_eq!(
+        text,
+        "exit code 0\ndone\n[1 process that the command left running ended with it; `background: true` keeps a command running]"
+    );
     let text = place.text("sleep MARK & sleep MARK & :").await;
-    assert_eq!(text, "exit code 0\n[2 processes that the command left running ended with it]");
+    assert_eq!(
+        text,
+        "exit code 0\n[2 processes that the command left running ended with it; `background: true` keeps a command running]"
+    );
 }
 
 async fn what_a_shell_does_not_wait_for_may_finish(place: Place) {
@@ -323,7 +372,7 @@ async fn a_timeout_ends_the_whole_tree_and_keeps_what_was_printed(place: Place) 
     ] {
         let error = soon(place.run_for(command, 300)).await.unwrap_err();
         assert_eq!(
-            error.summary, "timed out after 300 ms and was ended; raise timeout_ms if it needs longer",
+            error.summary, "timed out after 300 ms and was ended; timeout_ms is in milliseconds; raise it",
             "{command}"
         );
         assert!(error.content.as_ref().is_some_and(|text| text.starts_with("begun")), "{error:?}");
@@ -364,7 +413,10 @@ async fn a_flood_is_bounded(place: Place) {
     let content = output.content.unwrap();
     assert!(content.starts_with("first\n") && content.ends_with("last"));
     assert!(content.len() < 60 << 10, "{}", content.len());
-    assert!(content.contains("bytes left out"), "counts what is missing");
+    let kept = place.kept();
+    assert!(content.contains("bytes are left out here, from line"), "counts what is missing");
+    assert!(content.contains(&format!("The first 64 MiB of it are in {}", kept[0].display())));
+    assert_eq!((kept.len(), fs::metadata(&kept[0]).unwrap().len()), (1, 64 << 20));
     let error = soon(place.run_for("yes", 300)).await.unwrap_err();
     assert!(error.summary.starts_with("timed out") && error.content.unwrap().len() < 60 << 10);
     assert!(most_memory() - before < 16 << 10, "from {before} to {} KB", most_memory());
@@ -414,23 +466,21 @@ async fn a_vanished_directory_is_said(place: Place) {
     assert!(place.run("pwd").await.is_ok());
 }
 
-/// F10
-async fn timeouts_are_milliseconds(place: Place) {
-    let call = async |timeout: Value| {
-        let result = place.call(json!({"command": "echo x; sleep 0.3", "timeout_ms": timeout})).await;
-        text(result)
+/// F10: the units are tried where they are read.
+async fn timeouts_are_kept_to_and_said(place: Place) {
+    let call = async |arguments: Value| {
+        let mut all = json!({"command": "echo x; sleep 0.3"});
+        all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        text(place.call(all).await)
     };
-    assert!(call(json!(50)).await.starts_with("timed out after 50 ms"));
-    for fine in [json!(120_000), json!(600_000), json!(null)] {
-        assert_eq!(call(fine).await, "exit code 0\nx");
-    }
-    let cut = "[timeout_ms was cut from 900000 to 600000, the longest allowed]";
-    assert_eq!(call(json!(900_000)).await, format!("exit code 0\nx\n{cut}"));
-    for wrong in [json!(0), json!(-1), json!(0.5), json!("soon")] {
-        let text = call(wrong.clone()).await;
-        assert!(text.contains("`timeout_ms`: expected a whole number from 1"), "{wrong}: {text}");
-    }
-    assert!(call(json!("600")).await.contains("Read `timeout_ms` \"600\" as a number"));
+    assert!(call(json!({"timeout_ms": 50})).await.starts_with("timed out after 50 ms"));
+    let cut = "[timeout_ms was cut from 900000 to 600000, the longest allowed; `background` has no limit]";
+    assert_eq!(call(json!({"timeout_ms": 900_000})).await, format!("exit code 0\nx\n{cut}"));
+    let seconds =
+        "[(Read `timeout` 5 as `timeout_ms` 5000 (without a unit, in seconds since it is below 1000).)]";
+    assert_eq!(call(json!({"timeout": 5})).await, format!("exit code 0\nx\n{seconds}"));
+    let text = call(json!({"timeout_ms": 0})).await;
+    assert!(text.contains("`timeout_ms`: expected a whole number from 1"), "{text}");
 }
 
 async fn long_and_impossible_commands(place: Place) {
@@ -459,7 +509,7 @@ async fn nothing_is_done_before_the_intent_is_logged(mut place: Place) {
         Ok(())
     });
     place.run("touch sentinel").await.unwrap();
-    let (waited, process) = seen.lock().unwrap().unwrap();
+    let (waited, process) = seen.lock().unwrap().take().unwrap();
     assert!(waited && place.has("sentinel"));
     assert!(!is_running(process.pid, process.started));
 }
@@ -595,7 +645,7 @@ async fn nothing_outlives_a_killed_agent(place: Place) {
     .enumerate()
     {
         let name = format!("here-{number}");
-        let mut agent = place.agent(&command.replace(" N;", &format!(" {name};")), false);
+        let mut agent = place.agent(&command.replace(" N;", &format!(" {name};")), &[]);
         place.wait_for(&name).await;
         agent.kill().unwrap();
         agent.wait().unwrap();
@@ -605,7 +655,7 @@ async fn nothing_outlives_a_killed_agent(place: Place) {
 
 /// L02
 async fn an_agent_killed_before_the_command_goes_runs_nothing(place: Place) {
-    let mut agent = place.agent("touch sentinel; sleep MARK", true);
+    let mut agent = place.agent("touch sentinel; sleep MARK", &["dies"]);
     agent.wait().unwrap();
     place.assert_no_process();
     let begun = Instant::now();
@@ -613,6 +663,176 @@ async fn an_agent_killed_before_the_command_goes_runs_nothing(place: Place) {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!place.has("sentinel"));
+}
+
+/// A text without what differs from run to run: process ids and times.
+fn steady(text: &str) -> String {
+    let mut steady = String::new();
+    let mut words = text.split_inclusive(' ').peekable();
+    while let Some(word) = words.next() {
+        let is_number = |word: &str| word.trim().trim_end_matches(['.', ',', ')']).parse::<f64>().is_ok();
+        let is_time = is_number(word) && words.peek().is_some_and(|unit| unit.starts_with('s'));
+        let is_pid = is_number(word) && steady.ends_with("(process ");
+        steady.push_str(if is_time {
+            "N "
+        } else if is_pid {
+            "N) "
+        } else {
+            word
+        });
+    }
+    steady.trim_end().to_owned()
+}
+
+/// A job runs beside other commands, which neither wait for it nor end it.
+async fn a_job_runs_on_and_its_end_is_told(place: Place) {
+    let intents: Arc<Mutex<Vec<StartedProcess>>> = Arc::default();
+    let mut place = place;
+    let logged = intents.clone();
+    place.context.intent = Arc::new(move |process| {
+        logged.lock().unwrap().push(process);
+        Ok(())
+    });
+    let output = place.output_of(1).display().to_string();
+    let started = soon(
+        place.start(r"printf 'a\033[31mb\xff\n'; while [ ! -e go ]; do sleep 0.01; done; echo last; exit 3"),
+    )
+    .await;
+    assert_eq!(
+        steady(&started),
+        format!("job-1 started (process N) Its output goes to {output}, which you can read. You will be told when it ends.")
+            .replace("N) Its", &format!("{})\nIts", intents.lock().unwrap()[0].pid))
+    );
+    let process = intents.lock().unwrap()[0].clone();
+    let job = process.job.clone().unwrap();
+    assert_eq!(job.number, 1);
+    assert_eq!(soon(place.text("echo beside")).await, "exit code 0\nbeside");
+    assert!(is_running(process.pid, process.started));
+    assert_eq!(place.context.jobs.running(), std::slice::from_ref(&job));
+    assert!(place.ends().is_empty());
+    soon(place.text("touch go")).await;
+    let waited = soon(place.text("jobs wait job-1")).await;
+    assert_eq!(steady(&waited), "job-1 ended after N s with exit code 3");
+    let end = place.ends.lock().unwrap().pop().unwrap();
+    assert_eq!((end.job, end.is_news), (job.clone(), true));
+    assert_eq!(
+        steady(&end.text),
+        format!(
+            "job-1 (`{}`) ended after N s with exit code 3. What it printed (11 bytes) is in {output}. The last \
+             lines:\n| ab\u{fffd}\n| last",
+            job.command
+        )
+    );
+    assert_eq!(fs::read_to_string(output).unwrap(), "ab\u{fffd}\nlast\n");
+    assert!(place.context.jobs.running().is_empty());
+    place.assert_no_process();
+}
+
+async fn jobs_are_listed_waited_for_and_stopped(place: Place) {
+    assert_eq!(place.text("jobs").await, "there are no background jobs; `background: true` starts one");
+    assert_eq!(
+        place.text("jobs stop 1").await,
+        "there is no job-1 in this run of the session; there are none"
+    );
+    soon(place.start("echo one; sleep MARK")).await;
+    soon(place.start("true")).await;
+    soon(place.text("wait %2")).await;
+    let still = place.call(json!({"command": "jobs wait 1", "timeout_ms": 20})).await;
+    assert_eq!(text(still), "job-1 is still running after 20 ms");
+    let begun = Instant::now();
+    while fs::metadata(place.output_of(1)).unwrap().len() == 0 {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let expected = format!(
+        "1 job is running, 1 ended\njob-1 (`echo one; sleep {}`) has been running for N s (process N) What it printed (4 \
+         bytes) is in {}. The last lines:\n| one\njob-2 (`true`) ended after N s with exit code 0. It has printed nothing.",
+        place.mark,
+        place.output_of(1).display()
+    );
+    assert_eq!(steady(&place.text("jobs").await), expected);
+    let stopped = soon(place.text("jobs stop job-1")).await;
+    assert_eq!(steady(&stopped), "job-1 was stopped after N s");
+    place.assert_no_process();
+    assert_eq!(soon(place.text("jobs stop job-1")).await, stopped, "once more changes nothing");
+    let news: Vec<bool> = place.ends.lock().unwrap().iter().map(|end| end.is_news).collect();
+    assert_eq!(news, [true, false]);
+    assert_eq!(
+        place.text("kill %7").await,
+        "there is no job-7 in this run of the session; there are job-1, job-2"
+    );
+    place.context.cancel.cancel();
+    soon(place.start("sleep MARK")).await;
+    place.assert_no_process();
+}
+
+/// A stubborn tree ends when its job is stopped, and what a job's shell leaves running ends with the shell.
+async fn a_job_ends_with_all_that_it_started(place: Place) {
+    soon(place.start("trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; while :; do sleep MARK; done' &); touch here; while :; do sleep MARK; done")).await;
+    place.wait_for("here").await;
+    soon(place.text("jobs stop 1")).await;
+    place.assert_no_process();
+    soon(place.start("setsid sleep MARK & echo done")).await;
+    soon(place.text("jobs wait 2")).await;
+    assert!(place.ends()[1].contains("ended with it: a job is as long as its shell."), "{}", place.ends()[1]);
+    place.assert_no_process();
+}
+
+/// L02: whether their owner is dropped or the session's process is killed.
+async fn jobs_end_with_their_session(mut place: Place) {
+    soon(place.start("(setsid sleep MARK &); touch here; sleep MARK")).await;
+    place.wait_for("here").await;
+    place.context.jobs = Arc::new(Jobs::new(place.root.join("jobs"), 1, Arc::new(|_| ())));
+    // No task is woken while this waits: the job ends nevertheless.
+    place.assert_no_process();
+    tokio::task::yield_now().await;
+    assert!(place.ends().is_empty(), "nobody is there to be told");
+    assert_eq!(place.text("echo again").await, "exit code 0\nagain");
+    let mut agent = place.agent("(setsid sleep MARK &); touch there; sleep MARK", &["background"]);
+    place.wait_for("there").await;
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    place.assert_no_process();
+}
+
+/// F05
+async fn a_job_that_floods_is_bounded(place: Place) {
+    let before = most_memory();
+    soon(place.start("yes | head -c 100M; echo end")).await;
+    place.text("jobs wait 1").await;
+    assert_eq!(fs::metadata(place.output_of(1)).unwrap().len(), 64 << 20);
+    let end = place.ends().pop().unwrap();
+    assert!(
+        end.contains("The first 64 MiB of what it printed are in") && end.ends_with("\n| y\n| end"),
+        "{end}"
+    );
+    assert!(most_memory() - before < 16 << 10, "from {before} to {} KB", most_memory());
+}
+
+/// No job, no file: what is refused, cannot be started or is one too many.
+async fn what_is_no_job_leaves_nothing(mut place: Place) {
+    let logs = place.context.intent.clone();
+    place.context.intent = Arc::new(|_| Err("the disk is full".to_owned()));
+    assert_eq!(
+        place.start("touch sentinel").await,
+        "the command was not run, since its intent could not be logged: the disk is full"
+    );
+    place.context.intent = logs;
+    assert!(place.context.jobs.running().is_empty());
+    assert_eq!(fs::read_dir(place.context.jobs.folder()).unwrap().count(), 0);
+    for _ in 0..16 {
+        assert!(soon(place.start("sleep MARK")).await.contains(" started (process "));
+    }
+    assert_eq!(
+        place.start("touch sentinel").await,
+        "the job was not started: 16 jobs are running; stop one first (`jobs` lists them)"
+    );
+    assert!(!place.has("sentinel"));
+    place.context.jobs = Arc::new(Jobs::new(place.context.jobs.folder().to_owned(), 0, Arc::new(|_| ())));
+    place.assert_no_process();
+    // The numbers of another run of the session are not given again.
+    assert!(soon(place.start("true")).await.starts_with("job-1 started"), "the first number left a gap");
+    assert!(soon(place.start("true")).await.starts_with("job-18 started"));
 }
 
 async fn keys_are_in_no_command(place: Place) {
