@@ -68,7 +68,8 @@ struct Known {
     begun: Instant,
     output: Arc<Mutex<Printed>>,
     stop: CancellationToken,
-    severing: Severing,
+    /// While it runs.
+    severing: Arc<Mutex<Option<Severing>>>,
     /// How it ended, once it has.
     end: watch::Receiver<Option<String>>,
 }
@@ -186,13 +187,22 @@ impl Jobs {
         let begun = Instant::now();
         let stop = CancellationToken::new();
         let output = Arc::new(Mutex::new(printed));
-        let known =
-            Known { job: job.clone(), pid, begun, output: output.clone(), stop: stop.clone(), severing, end };
+        let severing = Arc::new(Mutex::new(Some(severing)));
+        let known = Known {
+            job: job.clone(),
+            pid,
+            begun,
+            output: output.clone(),
+            stop: stop.clone(),
+            severing: severing.clone(),
+            end,
+        };
         let (all, on_end) = (Arc::downgrade(&self.all), self.on_end.clone());
         let attending = async move {
             let finished = running.attend(None, &stop, |bytes| lock(&output).push(bytes)).await;
-            // What it left running ends with its keeper.
+            // What it left running has ended; so does its keeper now.
             drop(running);
+            lock(&severing).take();
             lock(&output).end();
             let how = how_it_ended(&finished, begun.elapsed());
             let is_closed = all.upgrade().is_none_or(|all| lock(&all).is_closed);
@@ -277,7 +287,11 @@ impl Drop for Jobs {
         let mut all = lock(&self.all);
         all.is_closed = true;
         // At once, whether or not the tasks are ever woken again.
-        all.jobs.iter().filter(|known| known.is_running()).for_each(|known| known.severing.sever());
+        for known in &all.jobs {
+            if let Some(severing) = &*lock(&known.severing) {
+                severing.sever();
+            }
+        }
         all.tasks.abort_all();
     }
 }
@@ -311,7 +325,8 @@ pub fn output_path(folder: &Path, number: u32) -> PathBuf {
 /// What a job printed: all of it in a file, the last of it in memory.
 struct Printed {
     path: PathBuf,
-    file: File,
+    /// Until its end.
+    file: Option<File>,
     inert: Inert,
     written: u64,
     last: VecDeque<u8>,
@@ -320,7 +335,14 @@ struct Printed {
 
 impl Printed {
     fn new(path: PathBuf, file: File) -> Self {
-        Printed { path, file, inert: Inert::default(), written: 0, last: VecDeque::new(), failure: None }
+        Printed {
+            path,
+            file: Some(file),
+            inert: Inert::default(),
+            written: 0,
+            last: VecDeque::new(),
+            failure: None,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -336,14 +358,16 @@ impl Printed {
         let mut text = String::new();
         self.inert.end(&mut text);
         self.write(&text);
+        self.file = None;
     }
 
     fn write(&mut self, text: &str) {
         let room = usize::try_from(KEPT - self.written).unwrap_or(usize::MAX);
         let kept = head(text, room).as_bytes();
-        if self.failure.is_none()
-            && let Err(error) = self.file.write_all(kept)
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write_all(kept)
         {
+            self.file = None;
             self.failure = Some(error);
         }
         // From the first that finds no room on, nothing does.
