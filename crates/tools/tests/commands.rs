@@ -114,6 +114,8 @@ const OUTPUT: &[(&str, Case)] = cases![
         closed_output_is_no_end,
         keys_are_in_no_command,
         commands_start_afresh;
+    processes:
+        nothing_is_left_behind_by_many_calls;
     jobs:
         a_job_that_floods_is_bounded,
         what_is_no_job_leaves_nothing;
@@ -127,7 +129,6 @@ const PROCESSES: &[(&str, Case)] = cases![
         a_refused_intent_is_the_end,
         a_cancelled_command_is_ended,
         a_dropped_call_ends_its_command,
-        nothing_is_left_behind_by_many_calls,
         what_forks_without_end_is_ended,
         a_killed_keeper_is_said_and_replaced,
         a_killed_supervisor_is_replaced,
