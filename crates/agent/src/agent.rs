@@ -1,7 +1,7 @@
 //! The owner of one session.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mainstay_session::entry::{
     Body, FORMAT, InboxMessage, Job, ModelChoice, PROJECTION, SessionHeader, World,
@@ -18,14 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::closing;
 use crate::event::{Event, TurnReport};
-use crate::setup::{Clock, Setup};
+use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::turn::Turn;
+use crate::watch::Watch;
 
 /// Owns one session: its log, its model, its tools and the loop.
 pub struct Agent {
     setup: Setup,
     log: SharedLog,
+    watch: Mutex<Watch>,
     woken: Arc<Notify>,
     /// Background jobs live as long as this. Calls have it on loan.
     jobs: Arc<Jobs>,
@@ -44,9 +46,23 @@ pub struct Resumed {
     pub was_interrupted: bool,
 }
 
+/// Why a session could not be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The setup cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Its folder or its log could not be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+}
+
 /// Why a session could not be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
+    /// The setup cannot be used.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// It could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -60,8 +76,9 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If its folder cannot be made.
-    pub fn create(setup: Setup) -> Result<Agent, CreateError> {
+    /// If the tools cannot be told apart, or the session's folder cannot be made.
+    pub fn create(setup: Setup) -> Result<Agent, StartError> {
+        setup.check()?;
         let now = (setup.clock)();
         let random = *uuid::Uuid::new_v4().as_bytes();
         let mut ten = [0; 10];
@@ -85,9 +102,12 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If another process holds the session, if it cannot be read, or if it cannot be written.
+    /// If another process holds the session, if it cannot be read, or if it cannot be written, also because a newer
+    /// version wrote it.
     pub fn resume(dir: &Path, setup: Setup) -> Result<(Agent, Resumed), ResumeError> {
+        setup.check()?;
         let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
+        log.check_writable()?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
         let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
@@ -100,7 +120,7 @@ impl Agent {
         let log = SharedLog::new(log, setup.clock.clone());
         let woken = Arc::new(Notify::new());
         let jobs = Jobs::new(folder, last_job, on_job_end(&log, &woken, &setup));
-        Agent { setup, log, woken, jobs: Arc::new(jobs) }
+        Agent { setup, log, watch: Mutex::default(), woken, jobs: Arc::new(jobs) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -163,7 +183,7 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel }
+        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, jobs: &self.jobs, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.

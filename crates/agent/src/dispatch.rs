@@ -19,6 +19,7 @@ use mainstay_session::state::OpenCall;
 use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
+use crate::caps::Caps;
 use crate::closing;
 use crate::event::{Event, plan_changes};
 use crate::excerpt;
@@ -26,12 +27,6 @@ use crate::interceptor::Verdict;
 use crate::permission::judge;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
-
-/// The most bytes of a result, whatever the window.
-const MAX_RESULT: usize = 50 << 10;
-
-/// Bytes per token, for what no provider has counted yet. It errs on the safe side.
-const BYTES_PER_TOKEN: f64 = 3.5;
 
 /// What the calls of one answer are run with.
 pub(crate) struct Dispatch<'a> {
@@ -55,42 +50,51 @@ impl Dispatch<'_> {
             .collect();
         if let Some(fault) = why_none_may_run(answer) {
             for (call_ref, call) in &calls {
-                let result = self.finish(*call_ref, call, Ended::unrun(Outcome::Error, fault.of(call)))?;
+                let ended = Ended::unrun(Outcome::Error, fault.of(call));
+                let result = self.finish(*call_ref, call, ended, self.log.read(Caps::of).result)?;
                 self.tell(call, result);
             }
             return Ok(());
         }
+        let caps = self.log.read(Caps::of);
+        let (mut used, mut left) = (0, calls.len());
         for group in groups(&calls, |call| self.setup.kind_of(&call.name)) {
-            let results = join_all(group.iter().map(|(call_ref, call)| self.run_call(*call_ref, call))).await;
-            results.into_iter().collect::<Result<Vec<()>, AppendError>>()?;
+            let max = caps.next(used, left);
+            let running = group.iter().map(|(call_ref, call)| self.run_call(*call_ref, call, max));
+            for bytes in join_all(running).await {
+                used += bytes?;
+            }
+            left -= group.len();
         }
         Ok(())
     }
 
-    async fn run_call(&self, call_ref: CallRef, call: &ToolCall) -> Result<(), AppendError> {
+    /// Runs one call, whose result may have about `max` bytes, and says how many it has.
+    async fn run_call(&self, call_ref: CallRef, call: &ToolCall, max: usize) -> Result<usize, AppendError> {
         if self.cancel.is_cancelled() {
             let open = OpenCall { call_ref, call: call.clone(), intent: None, has_ended: false };
             let result = closing::never_begun(&open);
             self.log.append(Body::ToolResult(result.clone()))?;
             self.tell(call, result);
-            return Ok(());
+            return Ok(0);
         }
         self.emit(Event::ToolStarted { step: self.step, call: call.clone() });
         let before = self.log.read(|state| state.plan.clone());
         let begun = Instant::now();
         let ended = match self.admit(call) {
-            Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments).await,
+            Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments, max).await,
             Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended })?;
+        let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended }, max)?;
+        let bytes = result.summary.len() + result.content.as_ref().map_or(0, String::len);
         self.tell(call, result);
         let view = self.log.read(|state| state.plan.clone());
         if (&view.plan, view.carried) != (&before.plan, before.carried) {
             let changes = plan_changes(&before.plan, &view.plan);
             self.emit(Event::Plan { view, changes });
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// Finds the tool, reads the arguments and asks for permission.
@@ -119,8 +123,8 @@ impl Dispatch<'_> {
         asked.unwrap_or_else(|| judge(self.setup.approve, kind))
     }
 
-    async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str) -> Ended {
-        let context = self.context(call_ref);
+    async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str, max: usize) -> Ended {
+        let context = self.context(call_ref, max);
         match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
@@ -128,7 +132,7 @@ impl Dispatch<'_> {
         }
     }
 
-    fn context(&self, call_ref: CallRef) -> CallContext {
+    fn context(&self, call_ref: CallRef, max: usize) -> CallContext {
         let log = self.log.clone();
         let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
         let log = self.log.clone();
@@ -148,20 +152,22 @@ impl Dispatch<'_> {
             jobs: self.jobs.clone(),
             spill,
             takes_images: self.setup.model.takes_images(),
-            max_result_bytes: self.max_result(),
+            max_result_bytes: max,
             cancel: self.cancel.clone(),
         }
     }
 
-    fn max_result(&self) -> usize {
-        share_of_window(self.setup.model.context_window(), 4).min(MAX_RESULT)
-    }
-
     /// Logs what a call brought.
-    fn finish(&self, call_ref: CallRef, call: &ToolCall, ended: Ended) -> Result<ToolResult, AppendError> {
+    fn finish(
+        &self,
+        call_ref: CallRef,
+        call: &ToolCall,
+        ended: Ended,
+        max: usize,
+    ) -> Result<ToolResult, AppendError> {
         // A tool keeps to its cap itself; this is for those that do not. Its own note on what it left out must not
         // count against it.
-        let max = self.max_result() + self.max_result() / 4;
+        let max = max + max / 4;
         let fit = |text: String, max| excerpt::fit(text, max, "This result", &self.log.lock());
         let summary = fit(ended.summary, max)?.0;
         let left = max.saturating_sub(summary.len());
@@ -196,19 +202,11 @@ impl Dispatch<'_> {
     }
 
     fn unknown_tool(&self, name: &str) -> String {
-        let mut names: Vec<String> = self.setup.tools.iter().map(|tool| tool.spec().name).collect();
+        let mut names: Vec<String> = self.log.read(|state| self.setup.offered(state));
         names.sort_by_key(|known| distance(&plain(name), known));
         let shown: String = name.chars().take(60).collect();
         format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", "))
     }
-}
-
-/// How many bytes one part in `parts` of a context window holds.
-pub(crate) fn share_of_window(window: u64, parts: u64) -> usize {
-    // Precision is of no matter here: windows are far below 2^52 tokens.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let bytes = (window as f64 * BYTES_PER_TOKEN / parts as f64) as usize;
-    bytes
 }
 
 /// Why a call was not run.

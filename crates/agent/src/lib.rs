@@ -11,18 +11,21 @@ pub mod setup;
 mod pictures;
 mod shared;
 mod excerpt;
+mod caps;
 mod surroundings;
+mod watch;
 mod closing;
 mod dispatch;
 mod step;
 mod turn;
 pub mod agent;
+pub mod undo;
 
-pub use agent::{Agent, Notifier, ResumeError, Resumed};
+pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::Approve;
-pub use setup::{Clock, Setup, Surroundings, SurroundingsNow};
+pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;
 pub use mainstay_session as session;

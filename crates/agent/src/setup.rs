@@ -1,5 +1,6 @@
 //! What an agent is given to work with.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use mainstay_session::attention::AttentionSettings;
 use mainstay_session::entry::Instruction;
 use mainstay_session::log::Durability;
 use mainstay_session::plan::is_plan_tool;
+use mainstay_session::state::SessionState;
 use mainstay_tools::{Tool, ToolKind};
 
 use crate::event::Event;
@@ -67,6 +69,25 @@ pub struct Setup {
     pub is_child: bool,
 }
 
+/// A setup that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// Two tools have one name.
+    #[error("two tools are named `{name}`; each needs a name of its own")]
+    TwoTools {
+        /// The name.
+        name: String,
+    },
+    /// The plan tool has another name, or another tool has one of its names.
+    #[error(
+        "the tool `{name}` cannot have this name: `todo_write` and `todo` are the plan tool, and it has no other"
+    )]
+    PlanName {
+        /// The name.
+        name: String,
+    },
+}
+
 impl Setup {
     /// The tool that a model means by a name.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
@@ -79,8 +100,32 @@ impl Setup {
         self.tool(name).map(|tool| tool.kind())
     }
 
-    /// Whether the model can write the plan. Where it cannot, it is neither reminded of it nor kept at it.
-    pub(crate) fn plan_is_on(&self) -> bool {
-        self.attention.plan_tool && self.tools.iter().any(|tool| tool.kind() == ToolKind::Plan)
+    /// The names of the tools that the model was told of and that are there.
+    pub(crate) fn offered(&self, state: &SessionState) -> Vec<String> {
+        let told = state.world.iter().flat_map(|world| &world.tools);
+        told.filter(|spec| self.tool(&spec.name).is_some()).map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Whether the model can write the plan: the segment told it of the tool, and the tool is there. Where it cannot, it
+    /// is neither reminded of the plan nor kept at it.
+    pub(crate) fn plan_is_on(&self, state: &SessionState) -> bool {
+        let is_plan = |name: &String| self.kind_of(name) == Some(ToolKind::Plan);
+        self.attention.plan_tool && self.offered(state).iter().any(is_plan)
+    }
+
+    /// Checks that every name means one tool, and that only the plan tool has the plan tool's names: a log tells plan
+    /// writes by them.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        let mut names = BTreeSet::new();
+        for tool in &self.tools {
+            let name = tool.spec().name;
+            if is_plan_tool(&name) != (tool.kind() == ToolKind::Plan) {
+                return Err(SetupError::PlanName { name });
+            }
+            if !names.insert(name.clone()) {
+                return Err(SetupError::TwoTools { name });
+            }
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainstay_model::retry::{self, Retry};
@@ -13,12 +13,14 @@ use mainstay_session::message::{Ended, Finish};
 use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::{Dispatch, share_of_window};
+use crate::caps::Caps;
+use crate::dispatch::Dispatch;
 use crate::event::{Event, TurnFailure};
 use crate::excerpt;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
+use crate::watch::Watch;
 
 /// How a step ended.
 pub(crate) enum StepEnd {
@@ -36,6 +38,7 @@ pub(crate) enum StepEnd {
 pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) watch: &'a Mutex<Watch>,
     pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
@@ -86,6 +89,9 @@ impl StepContext<'_> {
                 self.append_notice(Notice { about: NoticeKind::Interceptor, text })?;
             }
         }
+        if let Some(notice) = self.files_that_changed() {
+            self.append_notice(notice)?;
+        }
         let now = (self.setup.surroundings)();
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
@@ -95,12 +101,17 @@ impl StepContext<'_> {
         }
         let due = self.log.read(|state| {
             let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
-            (is_due && self.setup.plan_is_on()).then(|| reminder_text(&state.plan.plan))
+            (is_due && self.setup.plan_is_on(state)).then(|| reminder_text(&state.plan.plan))
         });
         match due {
             Some(text) => self.append_notice(Notice { about: NoticeKind::Reminder, text }),
             None => Ok(()),
         }
+    }
+
+    fn files_that_changed(&self) -> Option<Notice> {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.log.read(|state| watch.notice(state))
     }
 
     fn append_notice(&self, notice: Notice) -> Result<(), AppendError> {
@@ -110,8 +121,16 @@ impl StepContext<'_> {
     }
 
     fn append_prompt(&self, text: &str) -> Result<(), AppendError> {
-        let max = share_of_window(self.setup.model.context_window(), 4);
+        let max = self.log.read(|state| Caps::of(state).prompt);
+        let len = text.len();
         let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
+        if let Some(hash) = &spill {
+            let whole = self.log.lock().spill().path(hash);
+            self.emit(Event::Warning(format!(
+                "the prompt has {len} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
+                whole.display()
+            )));
+        }
         self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering: false }))?;
         Ok(())
     }

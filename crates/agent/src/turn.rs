@@ -1,6 +1,6 @@
 //! One turn: step after step until something says stop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use mainstay_session::attention::continuation_text;
 use mainstay_session::conversation::{Item, Step};
@@ -18,6 +18,7 @@ use crate::event::{Event, TurnFailure, TurnReport};
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::step::{StepContext, StepEnd};
+use crate::watch::Watch;
 
 /// How often in a row the same call may fail before the turn ends.
 const REPEATED_FAILURES: u32 = 3;
@@ -26,6 +27,7 @@ const REPEATED_FAILURES: u32 = 3;
 pub(crate) struct Turn<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) watch: &'a Mutex<Watch>,
     pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
@@ -86,8 +88,14 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let context =
-            StepContext { setup: self.setup, log: self.log, jobs: self.jobs, cancel: &cancel, number };
+        let context = StepContext {
+            setup: self.setup,
+            log: self.log,
+            watch: self.watch,
+            jobs: self.jobs,
+            cancel: &cancel,
+            number,
+        };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {
@@ -115,7 +123,7 @@ impl Turn<'_> {
         let Some(most) = self.setup.require_plan.filter(|_| plan.has_unfinished()) else {
             return Ok(Some(StopReason::EndTurn));
         };
-        if *continuations >= most || !self.setup.plan_is_on() {
+        if *continuations >= most || !self.log.read(|state| self.setup.plan_is_on(state)) {
             return Ok(Some(StopReason::PlanUnfinished));
         }
         // Tested before the notice, which would else stand in front of the next prompt.

@@ -341,6 +341,15 @@ async fn three_identical_failures_end_the_turn() {
     let (_, report, _bench) =
         stops(vec![bad(), bad(), work(), bad(), bad(), text("x")], vec![fails("bad")], 60).await;
     assert_stopped(&report, StopReason::EndTurn);
+    // However the arguments are written; and what stands twice in one answer was not yet seen to fail.
+    let spaced = json!({"calls": [{"name": "bad", "arguments": "{ \"x\" : 1 }"}]});
+    let (agent, report, _bench) = stops(vec![bad(), spaced, bad(), bad()], vec![fails("bad")], 60).await;
+    assert_stopped(&report, StopReason::RepeatedFailure);
+    assert_eq!(results(&agent.dir()).len(), 3);
+    let thrice = || calls(&[("bad", json!({})), ("bad", json!({})), ("bad", json!({}))]);
+    let (agent, report, _bench) = stops(vec![thrice(), thrice(), text("x")], vec![fails("bad")], 60).await;
+    assert_stopped(&report, StopReason::EndTurn);
+    assert_eq!(results(&agent.dir()).len(), 6);
     let unknown = || calls(&[("shell", json!({}))]);
     let (agent, report, _bench) = stops(vec![unknown(); 9], Vec::new(), 60).await;
     assert_stopped(&report, StopReason::RepeatedFailure);

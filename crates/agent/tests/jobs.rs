@@ -190,11 +190,9 @@ async fn jobs_end_with_their_agent_and_a_resumed_one_says_so() {
     }
     go(&mut agent, "and now").await;
     let told_of_it = told(&agent).remove(0);
-    let expected = format!(
-        "job-1 (`echo half; setsid sleep 314`) was running when the agent of this session ended, and ended with it; it was \
-         not started again."
-    );
-    assert!(told_of_it.contains(&expected), "{told_of_it}");
+    let expected = "job-1 (`echo half; setsid sleep 314`) was running when the agent of this session ended, and ended with \
+                    it; it was not started again.";
+    assert!(told_of_it.contains(expected), "{told_of_it}");
     assert!(told_of_it.contains(&format!("What it printed until then is in {}.", output.display())));
     assert_eq!(fs::read_to_string(&output).unwrap(), "half\n");
     assert!(texts(&model.sent()[2]).iter().any(|(_, text)| *text == told_of_it));

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mainstay_agent::session::conversation::Item;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
 use mainstay_agent::session::message::{ErrorClass, FilePath};
@@ -188,7 +187,6 @@ async fn run(
     if let Ok(listener) = listener {
         listener.abort();
     }
-    say_if_cut(&agent, prompt);
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         // What steers a terminal is the user's to see, not the terminal's to obey; a pipe gets the true bytes.
         out(&if stdout().is_terminal() { inert_lines(&report.text) } else { report.text.clone() });
@@ -234,9 +232,6 @@ fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);
-    if let Some(kind) = agent.read(|state| state.must.clone()) {
-        return Err(cannot_resume(AppendError::ReadOnly { kind }.into(), id));
-    }
     Ok(agent)
 }
 
@@ -254,6 +249,7 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
             format!("session {id}: {error}"),
         )
         .hint("a newer version of mainstay wrote it; go on with that one. `mainstay history` still shows it"),
+        ResumeError::Setup(error) => CliError::new(1, error.to_string()),
         ResumeError::Append(error) => CliError::new(1, format!("session {id}: {error}"))
             .hint("nothing was run; free some space or check who may write there"),
     }
@@ -292,25 +288,6 @@ fn started(agent: &Agent, resumed: bool) {
         cwd: &agent.setup().workspace.display().to_string(),
         resumed,
     });
-}
-
-/// A prompt that is too long for the model is not sent whole, which its writer should know.
-fn say_if_cut(agent: &Agent, prompt: &str) {
-    let is_cut = agent.read(|state| {
-        let sent = state.history.iter().rev().find_map(|item| match item {
-            Item::Prompt { text, .. } => Some(text),
-            Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
-        });
-        let beginning = prompt.chars().take(100).collect::<String>();
-        sent.is_some_and(|text| text != prompt && text.starts_with(&beginning))
-    });
-    if is_cut {
-        say(&format!(
-            "the prompt has {} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
-            prompt.len(),
-            agent.spill().folder().display()
-        ));
-    }
 }
 
 /// Ctrl-C and SIGTERM, caught.

@@ -23,6 +23,7 @@ struct Row<'a> {
     output_tokens: u64,
     last_words: &'a str,
     interrupted: bool,
+    running: bool,
     has_prompt: bool,
     child: bool,
 }
@@ -59,10 +60,11 @@ fn line(session: &SessionSummary, cwd: &Path, now: jiff::Timestamp) -> String {
         0 => "-".to_owned(),
         total => format!("{}/{total}", session.plan_completed),
     };
-    let state = match (session.has_prompt, session.is_interrupted) {
-        (false, _) => "empty",
-        (true, true) => "interrupted",
-        (true, false) => "",
+    let state = match session {
+        _ if session.is_running => "running",
+        _ if !session.has_prompt => "empty",
+        _ if session.is_interrupted => "interrupted",
+        _ => "",
     };
     let place = match &session.cwd {
         Some(path) if path.as_path() == cwd => String::new(),
@@ -102,6 +104,7 @@ fn row(session: &SessionSummary) -> String {
         output_tokens: session.totals.usage.output_tokens,
         last_words: &session.last_words,
         interrupted: session.is_interrupted,
+        running: session.is_running,
         has_prompt: session.has_prompt,
         child: session.is_child,
     };

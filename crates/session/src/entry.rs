@@ -161,10 +161,13 @@ pub struct Instruction {
 /// A call that failed, by what was called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingCall {
-    /// The hash of the tool's name and arguments.
+    /// The hash of the tool's name and arguments, whatever white space and order of fields they were written with.
     pub call: ContentHash,
-    /// How often it failed in a row.
+    /// How many answers in a row it failed in.
     pub times: u32,
+    /// The answer it failed in last.
+    #[serde(default)]
+    pub answer: Seq,
 }
 
 /// What one segment hands on to the next: all of the state but the conversation, of which it names what is kept.
@@ -182,6 +185,9 @@ pub struct Checkpoint {
     /// What each file held when the model last read or wrote it, as pairs, since a path need not be a JSON key.
     #[serde(default)]
     pub seen: Vec<(FilePath, ContentHash)>,
+    /// Files of which the model was told what they hold now, since they changed outside.
+    #[serde(default)]
+    pub told_files: Vec<FileMark>,
     /// Notifications that wait for delivery.
     #[serde(default)]
     pub inbox: Vec<InboxMessage>,
@@ -206,6 +212,9 @@ pub struct Checkpoint {
     /// Compactions that failed since the last that succeeded.
     #[serde(default)]
     pub failed_compactions: u32,
+    /// The size of the context window with which the session began.
+    #[serde(default)]
+    pub first_window: Option<u64>,
     /// How many turns have begun.
     #[serde(default)]
     pub turns: u64,
@@ -373,13 +382,10 @@ pub enum NoticeKind {
         /// All instruction files from now on, with the hash of their text.
         files: Vec<InstructionMark>,
     },
-    /// A file changed outside since it was read.
-    FileChanged {
-        /// The file.
-        path: FilePath,
-        /// The hash of what it holds now; none if it is gone.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hash: Option<ContentHash>,
+    /// Files changed outside since they were read.
+    FilesChanged {
+        /// What each of them holds now.
+        files: Vec<FileMark>,
     },
     /// Something an interceptor added.
     Interceptor,
@@ -396,11 +402,21 @@ impl NoticeKind {
             NoticeKind::Notification { .. } => "notification",
             NoticeKind::Date { .. } => "date",
             NoticeKind::Instructions { .. } => "instructions",
-            NoticeKind::FileChanged { .. } => "file_changed",
+            NoticeKind::FilesChanged { .. } => "files_changed",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
         }
     }
+}
+
+/// A file by what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMark {
+    /// Where it lies.
+    pub path: FilePath,
+    /// The hash of what it holds; none if it is gone, or is no file that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<ContentHash>,
 }
 
 /// An instruction file by what it says.

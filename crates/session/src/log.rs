@@ -70,7 +70,8 @@ pub struct Log {
     /// Entries whose write failed, in order; they have their numbers and are not applied.
     unwritten: VecDeque<Entry>,
     next_seq: Seq,
-    dirs_synced: bool,
+    /// Folders that name something new and are not on the disk yet.
+    unsynced_dirs: Vec<PathBuf>,
     _lock: Lock,
 }
 
@@ -94,10 +95,10 @@ pub enum AppendError {
         source: io::Error,
     },
     /// The session holds entries that only a newer version may write behind.
-    #[error("the session is read-only: it holds a `{kind}` entry that this version does not know")]
+    #[error("the session is read-only: it holds {what}")]
     ReadOnly {
-        /// The kind.
-        kind: String,
+        /// What it holds, in words.
+        what: String,
     },
 }
 
@@ -118,7 +119,7 @@ pub enum OpenError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Another process writes to it.
-    #[error("the session is in use by process {}, since {}", holder.pid, holder.started)]
+    #[error("the session is in use by {holder}")]
     InUse {
         /// Who.
         holder: Holder,
@@ -149,6 +150,7 @@ impl Log {
     ) -> Result<Log, CreateError> {
         let dir = sessions_dir(data_home).join(header.session.as_str());
         let failed = |source| CreateError { dir: dir.clone(), source };
+        let new_names = new_dirs(&dir);
         private_dir(&dir).map_err(failed)?;
         let lock = Lock::acquire(&dir, now).map_err(|error| failed(error.into_io()))?;
         if reading::segments(&dir).is_ok() {
@@ -163,7 +165,7 @@ impl Log {
             state: fold(&entries),
             unwritten: VecDeque::new(),
             next_seq: after(&entries, 1),
-            dirs_synced: false,
+            unsynced_dirs: new_names,
             _lock: lock,
             dir,
         })
@@ -194,7 +196,8 @@ impl Log {
             next_seq: reading.state.last_seq + 1,
             state: reading.state,
             unwritten: VecDeque::new(),
-            dirs_synced: false,
+            // The process before may have ended between making a file and the first sync.
+            unsynced_dirs: vec![dir.to_owned()],
             _lock: lock,
         };
         Ok((log, reading.opening))
@@ -256,10 +259,11 @@ impl Log {
         }
         let path = segment_path(&self.dir, self.segment);
         self.file.sync().map_err(|source| AppendError::Sync { path: path.clone(), source })?;
-        if !self.dirs_synced {
-            sync_dirs(&self.dir).map_err(|source| AppendError::Sync { path, source })?;
-            self.dirs_synced = true;
+        for dir in &self.unsynced_dirs {
+            let sync = || fs::File::open(dir)?.sync_all();
+            sync().map_err(|source| AppendError::Sync { path: dir.clone(), source })?;
         }
+        self.unsynced_dirs.clear();
         Ok(())
     }
 
@@ -298,7 +302,7 @@ impl Log {
             numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
         self.file = write_segment(&self.dir, segment, &entries, self.durability)
             .map_err(|source| AppendError::Write { path: segment_path(&self.dir, segment), source })?;
-        self.dirs_synced = false;
+        self.unsynced_dirs = vec![self.dir.clone()];
         self.segment = segment;
         self.state = fold(&entries);
         self.next_seq = after(&entries, self.next_seq);
@@ -332,9 +336,14 @@ impl Log {
         self.file.inject(fault);
     }
 
-    fn check_writable(&self) -> Result<(), AppendError> {
+    /// Checks that this build may write to the session.
+    ///
+    /// # Errors
+    ///
+    /// If it holds what only a newer version may write behind.
+    pub fn check_writable(&self) -> Result<(), AppendError> {
         match &self.state.must {
-            Some(kind) => Err(AppendError::ReadOnly { kind: kind.clone() }),
+            Some(what) => Err(AppendError::ReadOnly { what: what.clone() }),
             None => Ok(()),
         }
     }
@@ -451,11 +460,9 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A new file outlives a loss of power only if the folders that name it do.
-fn sync_dirs(dir: &Path) -> io::Result<()> {
-    fs::File::open(dir)?.sync_all()?;
-    match dir.parent() {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+/// The folders that will name something new once `dir` is there: a new file outlives a loss of power only if they do.
+fn new_dirs(dir: &Path) -> Vec<PathBuf> {
+    let is_missing = |path: &&Path| !path.exists();
+    let missing = dir.ancestors().take_while(is_missing);
+    std::iter::once(dir).chain(missing.filter_map(Path::parent)).map(Path::to_owned).collect()
 }

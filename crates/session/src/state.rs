@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::parse_arguments;
 use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
-    Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, Grant, InboxMessage, InstructionMark, Job, Lane,
-    ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, Totals, TurnEnd,
-    UserPrompt, World,
+    Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage, InstructionMark,
+    Job, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, Totals,
+    TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
@@ -49,6 +50,9 @@ pub struct SessionState {
     pub recent_files: RecentFiles,
     /// What each file held when the model last read or wrote it.
     pub seen: BTreeMap<FilePath, ContentHash>,
+    /// Files of which the model was told what they hold now, since they changed outside after it read or wrote them;
+    /// none for one that is gone.
+    pub told_files: BTreeMap<FilePath, Option<ContentHash>>,
     /// Notifications that wait for delivery, oldest first.
     pub inbox: Vec<InboxMessage>,
     /// The ids of all notifications ever accepted.
@@ -65,6 +69,8 @@ pub struct SessionState {
     pub totals: Totals,
     /// Compactions that failed since the last that succeeded.
     pub failed_compactions: u32,
+    /// The size of the context window with which the session began: the caps of texts follow from it.
+    pub first_window: Option<u64>,
     /// How many turns have begun.
     pub turns: u64,
     /// Whether a turn has begun and not ended.
@@ -79,7 +85,7 @@ pub struct SessionState {
     pub last_request: Option<RequestMark>,
     /// The call that failed last, and how often in a row it failed alike.
     pub failing: Option<FailingCall>,
-    /// Whether an entry was read that this build must know to write to the session.
+    /// What was read that this build must know to write to the session, and does not; in words.
     pub must: Option<String>,
 }
 
@@ -96,8 +102,8 @@ impl SessionState {
     /// Applies one entry.
     pub fn apply(&mut self, entry: &Entry) {
         self.last_seq = self.last_seq.max(entry.seq);
-        if let Some(kind) = unknown_that_matters(&entry.body) {
-            self.must = Some(kind.to_owned());
+        if let Some(what) = unknown_that_matters(&entry.body) {
+            self.must = Some(what);
         }
         match entry.lane {
             Lane::Main => self.apply_main(entry),
@@ -147,6 +153,11 @@ impl SessionState {
             plan: Plan { items: self.plan.plan.unfinished().cloned().collect() },
             recent_files: self.recent_files.clone(),
             seen: self.seen.iter().map(|(path, hash)| (path.clone(), hash.clone())).collect(),
+            told_files: self
+                .told_files
+                .iter()
+                .map(|(path, hash)| FileMark { path: path.clone(), hash: hash.clone() })
+                .collect(),
             inbox: self.inbox.clone(),
             inbox_ids: self.inbox_ids.clone(),
             running: self.running.values().cloned().collect(),
@@ -155,6 +166,7 @@ impl SessionState {
             grants: self.grants.clone(),
             totals: self.totals,
             failed_compactions: self.failed_compactions,
+            first_window: self.first_window,
             turns: self.turns,
             turn_is_open: self.turn_is_open,
             steps: self.steps,
@@ -184,7 +196,10 @@ impl SessionState {
             Body::Session(header) => self.header = Some(header.clone()),
             Body::World(world) => self.enter_world(world),
             Body::Checkpoint(checkpoint) => self.restore(checkpoint),
-            Body::Model(model) => self.model = Some(model.clone()),
+            Body::Model(model) => {
+                self.first_window.get_or_insert(model.context_window);
+                self.model = Some(model.clone());
+            }
             Body::UserPrompt(prompt) => self.hear(prompt),
             Body::Answer(answer) => self.answered(entry.seq, answer),
             Body::ToolIntent(intent) => {
@@ -239,6 +254,7 @@ impl SessionState {
         self.attention = Attention::default();
         self.recent_files = kept.recent_files;
         self.seen = kept.seen.into_iter().collect();
+        self.told_files = kept.told_files.into_iter().map(|file| (file.path, file.hash)).collect();
         self.inbox = kept.inbox;
         self.inbox_ids = kept.inbox_ids;
         self.running = kept.running.into_iter().map(|intent| (intent.call_ref(), intent)).collect();
@@ -247,6 +263,7 @@ impl SessionState {
         self.grants = kept.grants;
         self.totals = kept.totals;
         self.failed_compactions = kept.failed_compactions;
+        self.first_window = kept.first_window.or(self.first_window);
         self.turns = kept.turns;
         self.turn_is_open = kept.turn_is_open;
         self.steps = kept.steps;
@@ -395,13 +412,19 @@ impl SessionState {
             Outcome::Error | Outcome::Denied => true,
             Outcome::Interrupted => return,
         };
-        let what = ContentHash::of(format!("{}\n{}", call.name, call.arguments).as_bytes());
+        if !has_failed {
+            self.failing = None;
+            return;
+        }
+        let what = identity(call);
+        let answer = result.answer;
         self.failing = match self.failing.take() {
-            _ if !has_failed => None,
+            // The model saw no error yet when it made the same call twice in one answer.
+            Some(failing) if failing.call == what && failing.answer == answer => Some(failing),
             Some(failing) if failing.call == what => {
-                Some(FailingCall { times: failing.times.saturating_add(1), ..failing })
+                Some(FailingCall { times: failing.times.saturating_add(1), answer, ..failing })
             }
-            Some(_) | None => Some(FailingCall { call: what, times: 1 }),
+            Some(_) | None => Some(FailingCall { call: what, times: 1, answer }),
         };
     }
 
@@ -426,6 +449,7 @@ impl SessionState {
         for file in &result.referenced_files {
             if let Some(hash) = &file.hash {
                 self.seen.insert(file.path.clone(), hash.clone());
+                self.told_files.remove(&file.path);
             }
         }
     }
@@ -461,10 +485,11 @@ impl SessionState {
             }
             NoticeKind::Date { date } => self.told.date.clone_from(date),
             NoticeKind::Instructions { files } => self.told.instructions.clone_from(files),
-            NoticeKind::PlanCarried
-            | NoticeKind::FileChanged { .. }
-            | NoticeKind::Interceptor
-            | NoticeKind::Continuation => {}
+            NoticeKind::FilesChanged { files } => {
+                let marks = files.iter().map(|file| (file.path.clone(), file.hash.clone()));
+                self.told_files.extend(marks);
+            }
+            NoticeKind::PlanCarried | NoticeKind::Interceptor | NoticeKind::Continuation => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });
     }
@@ -483,6 +508,13 @@ pub struct OpenCall {
     pub has_ended: bool,
 }
 
+/// The same for two calls that ask the same of the same tool.
+fn identity(call: &ToolCall) -> ContentHash {
+    let arguments = parse_arguments(&call.arguments).map(|value| value.to_string());
+    let arguments = arguments.unwrap_or_else(|_unreadable| call.arguments.clone());
+    ContentHash::of(format!("{}\n{arguments}", call.name).as_bytes())
+}
+
 /// The plan that an accepted write made. The canonical plan in the result is authoritative; arguments are decoded only
 /// where an older log has none, and ignored where they no longer fit.
 fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
@@ -492,13 +524,18 @@ fn accepted_plan(call: &ToolCall, result: &ToolResult) -> Option<Plan> {
     result.plan.clone().or_else(|| plan::from_arguments(&restore_arguments(&call.arguments)))
 }
 
-/// The kind of an entry that this build must know to write behind it, if it does not.
-fn unknown_that_matters(body: &Body) -> Option<&str> {
+/// What of an entry this build must know to write behind it, and does not.
+fn unknown_that_matters(body: &Body) -> Option<String> {
     match body {
-        Body::Unknown(unknown) if unknown.must => Some(&unknown.kind),
+        Body::Unknown(unknown) if unknown.must => {
+            Some(format!("an entry of the kind `{}`, which this version does not know", unknown.kind))
+        }
+        Body::Session(header) if header.format > FORMAT => {
+            Some(format!("log format {}, and this version writes format {FORMAT}", header.format))
+        }
         // Under an older projection the requests of this session would change.
-        Body::Session(header) if header.format > FORMAT || header.projection > PROJECTION => {
-            Some(body.kind())
+        Body::Session(header) if header.projection > PROJECTION => {
+            Some(format!("projection {}, and this version makes projection {PROJECTION}", header.projection))
         }
         _ => None,
     }

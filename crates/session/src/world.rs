@@ -62,6 +62,31 @@ pub fn instructions_text(changed: &[Instruction], gone: &[FilePath]) -> String {
     runtime_block(&parts.join("\n\n"))
 }
 
+/// What is told of a file that changed outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileNews {
+    /// It holds something else.
+    Changed,
+    /// It holds something else, and this is what is different, as a diff.
+    Diff(String),
+    /// It is gone.
+    Gone,
+}
+
+/// That files have changed outside since they were read.
+pub fn files_text<'a>(files: impl Iterator<Item = (FilePath, &'a FileNews)>) -> String {
+    let mut lines = vec!["Changed by something else since you last read or wrote it:".to_owned()];
+    for (path, news) in files {
+        let path = one_line(&path.to_string());
+        lines.push(match news {
+            FileNews::Changed => format!("- {path}: read it again before you rely on it"),
+            FileNews::Diff(diff) => format!("- {path}:\n{diff}"),
+            FileNews::Gone => format!("- {path}: it is gone"),
+        });
+    }
+    runtime_block(&lines.join("\n"))
+}
+
 /// An instruction file as it is told: where it lies, and its text.
 fn instruction_body(instruction: &Instruction) -> String {
     let path = one_line(&instruction.path.to_string());

@@ -414,6 +414,7 @@ fn a_next_segment_carries_the_state() {
         plan: _,
         recent_files,
         seen,
+        told_files,
         inbox,
         inbox_ids,
         running,
@@ -422,6 +423,7 @@ fn a_next_segment_carries_the_state() {
         grants,
         totals,
         failed_compactions,
+        first_window,
         turns,
         turn_is_open,
         steps,
@@ -442,10 +444,12 @@ fn a_next_segment_carries_the_state() {
         )
     );
     assert_eq!(
-        (jobs, last_job, failed_compactions, turns, turn_is_open, steps, &title, &last_words, &failing),
+        (jobs, last_job, told_files.len(), first_window),
+        (state.jobs.clone(), state.last_job, state.told_files.len(), state.first_window)
+    );
+    assert_eq!(
+        (failed_compactions, turns, turn_is_open, steps, &title, &last_words, &failing),
         (
-            state.jobs.clone(),
-            state.last_job,
             state.failed_compactions,
             state.turns,
             state.turn_is_open,

@@ -18,6 +18,8 @@ mod encoding;
 mod place;
 
 mod files;
+pub mod look;
+pub mod put_back;
 
 mod bash;
 mod edit;

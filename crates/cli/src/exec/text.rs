@@ -60,7 +60,7 @@ fn progress(event: &Event) {
                 NoticeKind::Notification { .. } => "a notification was delivered",
                 NoticeKind::Date { .. } => "the model was told of the new date",
                 NoticeKind::Instructions { .. } => "the model was told that instruction files changed",
-                NoticeKind::FileChanged { .. } => "the model was told that a file changed",
+                NoticeKind::FilesChanged { .. } => "the model was told that files changed",
                 NoticeKind::Interceptor => "a text was added to the history",
                 NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
             };

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::lock::HeldLocks;
 use super::reading::segments;
 use super::{read, segment_path, session_dir, sessions_dir};
 use crate::entry::{Body, Entry, StopReason, Totals, TurnEnd};
@@ -43,8 +44,10 @@ pub struct SessionSummary {
     pub totals: Totals,
     /// The beginning of its last answer.
     pub last_words: String,
-    /// Whether its last turn has no end.
+    /// Whether its last turn has no end and no process goes on with it.
     pub is_interrupted: bool,
+    /// Whether a process has it open to write.
+    pub is_running: bool,
 }
 
 /// Lists all sessions, the one with the newest entry first. What cannot be read is listed with what is known of it.
@@ -53,8 +56,9 @@ pub struct SessionSummary {
 ///
 /// If the folder of sessions exists and cannot be read.
 pub fn list(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
+    let held = HeldLocks::now();
     let mut found: Vec<SessionSummary> =
-        ids(data_home)?.into_iter().map(|id| summarise(&session_dir(data_home, &id), id)).collect();
+        ids(data_home)?.into_iter().map(|id| sum_up(&session_dir(data_home, &id), id, &held)).collect();
     found.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
     Ok(found)
 }
@@ -69,7 +73,8 @@ pub fn latest(data_home: &Path, most: usize) -> io::Result<Vec<SessionSummary>> 
     // An id begins with the time of creation.
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.truncate(most);
-    Ok(ids.into_iter().map(|id| summarise(&session_dir(data_home, &id), id)).collect())
+    let held = HeldLocks::now();
+    Ok(ids.into_iter().map(|id| sum_up(&session_dir(data_home, &id), id, &held)).collect())
 }
 
 fn ids(data_home: &Path) -> io::Result<Vec<SessionId>> {
@@ -85,6 +90,10 @@ fn ids(data_home: &Path) -> io::Result<Vec<SessionId>> {
 
 /// Sums up one session.
 pub fn summarise(dir: &Path, id: SessionId) -> SessionSummary {
+    sum_up(dir, id, &HeldLocks::now())
+}
+
+fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
     let mut summary = SessionSummary {
         id,
         dir: dir.to_owned(),
@@ -100,6 +109,7 @@ pub fn summarise(dir: &Path, id: SessionId) -> SessionSummary {
         totals: Totals::default(),
         last_words: String::new(),
         is_interrupted: false,
+        is_running: held.hold(dir),
     };
     let Ok(numbers) = segments(dir) else { return summary };
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
@@ -143,7 +153,7 @@ impl SessionSummary {
     /// Reads the current segment as a whole.
     fn take_whole(&mut self) {
         let Ok((state, _)) = read(&self.dir) else { return };
-        self.is_interrupted = state.turn_is_open;
+        self.is_interrupted = state.turn_is_open && !self.is_running;
         self.has_prompt |= state.turns > 0;
         if let (None, Some(header)) = (&self.cwd, &state.header) {
             self.cwd = Some(header.cwd.clone());

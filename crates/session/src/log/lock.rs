@@ -1,8 +1,10 @@
 //! One writer a session, by a lock of the operating system, which is free as soon as its process is gone.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,15 @@ pub struct Holder {
     pub pid: u32,
     /// When it opened the session; empty if it did not say.
     pub started: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            0 => f.write_str("another process"),
+            pid => write!(f, "process {pid}, since {}", self.started),
+        }
+    }
 }
 
 /// The lock, held until this is dropped. The file is closed on exec, so no child holds it.
@@ -57,7 +68,7 @@ impl Lock {
 impl LockError {
     pub(super) fn into_io(self) -> io::Error {
         match self {
-            LockError::Held(holder) => io::Error::other(format!("process {} holds it", holder.pid)),
+            LockError::Held(holder) => io::Error::other(format!("{holder} holds it")),
             LockError::Io(error) => error,
         }
     }
@@ -81,4 +92,32 @@ fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let read = file.read_to_string(&mut text);
     read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// The locks that processes hold at one moment, to ask without taking one: a reader that tried the lock itself could be in
+/// the way of a writer that begins. Known on Linux, and for processes that this one can see; elsewhere none are.
+#[derive(Debug, Default)]
+pub(super) struct HeldLocks {
+    /// The locked files, as in `/proc/locks`: the device's numbers and the inode.
+    files: HashSet<String>,
+}
+
+impl HeldLocks {
+    pub(super) fn now() -> Self {
+        // Fields by proc_locks(5): number, kind, mode, access, process, device and inode, range.
+        let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        let held = table.lines().filter(|line| !line.contains("->"));
+        HeldLocks {
+            files: held.filter_map(|line| line.split_whitespace().nth(5)).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Whether a process writes to the session in `dir`.
+    pub(super) fn hold(&self, dir: &Path) -> bool {
+        let Ok(metadata) = std::fs::metadata(lock_path(dir)) else { return false };
+        let device = metadata.dev();
+        let (major, minor) =
+            (((device >> 8) & 0xfff) | ((device >> 32) & !0xfff), (device & 0xff) | ((device >> 12) & !0xff));
+        self.files.contains(&format!("{major:02x}:{minor:02x}:{}", metadata.ino()))
+    }
 }

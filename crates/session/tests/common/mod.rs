@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Compaction, FORMAT, Grant, InboxMessage, Instruction, Job, Lane, ModelChoice, Notice,
-    NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
+    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Job, Lane, ModelChoice,
+    Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
 use mainstay_session::log::{Durability, Log, NextSegment};
@@ -514,7 +514,7 @@ pub fn any_outcome() -> impl Strategy<Value = Outcome> {
 fn any_notice() -> impl Strategy<Value = Op> {
     let about = prop_oneof![
         Just(NoticeKind::Date { date: "2026-12-01".to_owned() }),
-        Just(NoticeKind::FileChanged { path: path("/work/app/1.rs"), hash: None }),
+        Just(NoticeKind::FilesChanged { files: vec![FileMark { path: path("/work/app/1.rs"), hash: None }] }),
         Just(NoticeKind::Interceptor),
         Just(NoticeKind::Continuation),
     ];
