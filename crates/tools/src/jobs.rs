@@ -149,7 +149,7 @@ impl Jobs {
         let running = supervisor.start(run, intent).await.map_err(StartError::from);
         let severed = running.and_then(|running| match running.severing() {
             Ok(severing) => Ok((running, severing)),
-            Err(error) => Err(RunError::from(error).into()),
+            Err(error) => Err(RunError::Lost(format!(" ({error})")).into()),
         });
         let (running, severing) = severed.inspect_err(|_| {
             // Nobody will look for the output of what never ran.

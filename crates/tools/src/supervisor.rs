@@ -31,6 +31,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::sys;
 use protocol::{Order, Report, write_frame};
 
 /// The argument that makes a program the supervisor.
@@ -145,7 +146,7 @@ impl Supervisor {
     /// A supervisor that is this program, started again. Commands do not see the variables of these names, nor any
     /// whose name ends in `_API_KEY`.
     pub fn new(hidden: Vec<String>) -> Self {
-        Supervisor::of_program(PathBuf::from("/proc/self/exe"), hidden)
+        Supervisor::of_program(sys::this_program(), hidden)
     }
 
     /// A supervisor that is another program, whose `main` calls [`supervise_if_asked`] first.

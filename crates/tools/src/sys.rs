@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// How a message is sent: a socket whose other end is gone is an error, not a signal. (Rust programs ignore the signal
@@ -40,6 +41,12 @@ pub fn harden_process() {
 /// Whether the process that had this pid when it started at this tick since boot is alive.
 pub fn is_running(pid: u32, started: u64) -> bool {
     stat_of("/proc", pid).is_some_and(|stat| stat.started == started && stat.state != 'Z')
+}
+
+/// This program, to be started again. On Linux by what is running, not by its name: that may have been replaced since.
+pub(crate) fn this_program() -> PathBuf {
+    let running = PathBuf::from("/proc/self/exe");
+    if cfg!(target_os = "linux") { running } else { std::env::current_exe().unwrap_or(running) }
 }
 
 /// What `/proc/PID/stat` says of a process.

@@ -128,6 +128,8 @@ const PROCESSES: &[(&str, Case)] = cases![
         nothing_is_done_before_the_intent_is_logged,
         a_refused_intent_is_the_end,
         a_cancelled_command_is_ended,
+        a_call_to_a_stuck_keeper_can_be_cancelled,
+        why_a_command_cannot_be_started_is_said,
         a_dropped_call_ends_its_command,
         what_forks_without_end_is_ended,
         a_killed_keeper_is_said_and_replaced,

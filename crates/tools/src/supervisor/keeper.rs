@@ -49,8 +49,14 @@ impl Keeper {
     /// Runs commands until the socket ends.
     fn serve(&mut self) -> io::Result<()> {
         while let Some((order, descriptor)) = self.order()? {
-            if let (Order::Run { command, cwd }, Some(output)) = (order, descriptor) {
-                self.run(&command, cwd.as_path(), output)?;
+            match (order, descriptor) {
+                (Order::Run { command, cwd }, Some(output)) => self.run(&command, cwd.as_path(), output)?,
+                (Order::Run { .. }, None) => {
+                    let reason = "too many files are open to take its output".to_owned();
+                    self.say(&Report::NotStarted { reason })?;
+                }
+                // What came too late for a command that has ended.
+                (Order::Go | Order::Kill, _) => {}
             }
         }
         Ok(())
@@ -71,6 +77,10 @@ impl Keeper {
         let (exit, was_cut) = self.watch(pid)?;
         if !was_cut {
             self.nest.wait_until_empty(LAST_WORK);
+        }
+        if cfg!(not(target_os = "linux")) {
+            // Orphans come to nobody there, so their group is all that can be found.
+            sys::kill(-pid.cast_signed(), libc::SIGKILL);
         }
         let Emptied { left, stuck } = self.nest.empty();
         self.say(&Report::Ended { exit, left, stuck })

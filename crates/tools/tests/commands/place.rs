@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
 use mainstay_tools::{Bash, CallContext, JobEnd, Jobs, Supervisor, Tool, ToolError, ToolOutput};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -192,8 +193,11 @@ pub(crate) fn children_of(parent: u32) -> Vec<u32> {
 }
 
 pub(crate) fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    send(pid, Signal::KILL);
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
 /// Waits until a process has ended, whether or not its new parent has asked about it yet.

@@ -1,14 +1,16 @@
 //! Nothing that a command starts outlives it, however it, or the agent, ends.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay_tools::{StartedProcess, is_running};
-
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
-use crate::place::{Place, ended, gone, kill, soon, text};
+use crate::place::{Place, ended, gone, kill, send, soon, text};
 
 /// F01, W04
 pub(crate) async fn a_child_that_keeps_the_output_is_not_waited_for(place: Place) {
@@ -102,6 +104,42 @@ pub(crate) async fn a_cancelled_command_is_ended(place: Place) {
     assert_eq!(error.summary, "cancelled, and ended; it may have run in part");
     assert!(error.content.is_some_and(|content| content.starts_with("begun")));
     place.assert_no_process();
+}
+
+/// Waiting for a keeper that does not answer can be cancelled, and holds up no other call.
+pub(crate) async fn a_call_to_a_stuck_keeper_can_be_cancelled(mut place: Place) {
+    place.run("true").await.unwrap();
+    let keeper = place.keeper();
+    send(keeper, Signal::STOP);
+    let call = place.run("touch sentinel");
+    let other = async {
+        assert_eq!(place.text("echo beside").await, "exit code 0\nbeside");
+        place.context.cancel.cancel();
+    };
+    let (result, ()) = soon(async { tokio::join!(call, other) }).await;
+    assert_eq!(text(result), "cancelled before the command began; it did nothing");
+    send(keeper, Signal::CONT);
+    ended(keeper).await;
+    assert!(!place.has("sentinel"));
+    place.context.cancel = CancellationToken::new();
+    assert_eq!(place.text("echo again").await, "exit code 0\nagain");
+}
+
+pub(crate) async fn why_a_command_cannot_be_started_is_said(place: Place) {
+    let mut reasons = BTreeSet::new();
+    // With the lowest limit there is no room for its output, with a higher one none for what else it needs.
+    for most in 3..16 {
+        place.run("true").await.unwrap();
+        let keeper = Pid::from_raw(place.keeper().cast_signed());
+        let limit = Rlimit { current: Some(most), maximum: Some(1024) };
+        rustix::process::prlimit(keeper, Resource::Nofile, limit).unwrap();
+        if let Err(error) = soon(place.run("true")).await {
+            reasons.insert(error.summary);
+        }
+    }
+    let not_started = |reason| format!("the command was not run: it could not be started: {reason}");
+    let expected = ["Too many open files (os error 24)", "too many files are open to take its output"];
+    assert_eq!(reasons, expected.map(not_started).into());
 }
 
 pub(crate) async fn a_dropped_call_ends_its_command(place: Place) {
