@@ -504,7 +504,7 @@ fn jobs_end_with_the_run_and_are_told_when_it_goes_on() {
         let alive = || {
             let names = fs::read_dir("/proc").unwrap();
             let lines = names.filter_map(|name| fs::read_to_string(name.ok()?.path().join("cmdline")).ok());
-            lines.filter(|line| line.starts_with("sleep\0271828")).count()
+            lines.filter(|line| line.starts_with("sleep\x00271828")).count()
         };
         while alive() > 0 {
             assert!(begun.elapsed() < Duration::from_secs(2), "{} processes are alive", alive());

@@ -409,6 +409,7 @@ fn a_next_segment_carries_the_state() {
         state.history.iter().filter(|item| matches!(item, Item::Notice { text } if text.contains("id 1")));
     assert_eq!(notices.count(), 1);
     assert_eq!(state.attention, mainstay_session::attention::Attention::default());
+    let kept_answers = state.history.iter().filter(|item| item.as_step().is_some()).count() as u64;
     let Checkpoint {
         history: _,
         plan: _,
@@ -423,6 +424,9 @@ fn a_next_segment_carries_the_state() {
         grants,
         totals,
         failed_compactions,
+        compacted_from,
+        dropped_answers,
+        learned_window,
         first_window,
         turns,
         turn_is_open,
@@ -446,6 +450,10 @@ fn a_next_segment_carries_the_state() {
     assert_eq!(
         (jobs, last_job, told_files.len(), first_window),
         (state.jobs.clone(), state.last_job, state.told_files.len(), state.first_window)
+    );
+    assert_eq!(
+        (compacted_from, learned_window, dropped_answers),
+        (state.compacted_from, state.learned_window, state.dropped_answers + kept_answers)
     );
     assert_eq!(
         (failed_compactions, turns, turn_is_open, steps, &title, &last_words, &failing),
