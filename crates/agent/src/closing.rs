@@ -6,7 +6,7 @@ use mainstay_session::entry::{Body, InboxMessage, Job, StopReason, ToolIntent};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Outcome, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{ToolKind, is_running, output_path};
+use mainstay_tools::{Jobs, ToolKind, is_running};
 
 use crate::setup::Setup;
 use crate::shared::SharedLog;
@@ -46,7 +46,7 @@ pub(crate) fn close_jobs(log: &SharedLog, folder: &Path) -> Result<Vec<Job>, App
     let mut ended = Vec::new();
     for intent in log.read(|state| state.jobs.clone()) {
         let Some(job) = intent.job.clone() else { continue };
-        let text = job_that_was_running(&job, &intent, &output_path(folder, job.number));
+        let text = job_that_was_running(&job, &intent, &Jobs::output_in(folder, job.number));
         let message = InboxMessage { id: job.id(), text, wake: false, source: "job".to_owned() };
         log.append(Body::Inbox(message))?;
         ended.push(job);

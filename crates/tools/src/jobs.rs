@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use mainstay_session::entry::Job;
@@ -66,12 +66,28 @@ struct Known {
     job: Job,
     pid: u32,
     begun: Instant,
-    output: Arc<Mutex<Printed>>,
     stop: CancellationToken,
-    /// While it runs.
-    severing: Arc<Mutex<Option<Severing>>>,
+    live: Arc<Mutex<Live>>,
     /// How it ended, once it has.
     end: watch::Receiver<Option<String>>,
+}
+
+/// What changes while a job runs.
+struct Live {
+    printed: Printed,
+    /// Ends it at once; gone with its end.
+    severing: Option<Severing>,
+}
+
+/// The task that a job has until its end.
+struct Attendant {
+    job: Job,
+    begun: Instant,
+    stop: CancellationToken,
+    live: Arc<Mutex<Live>>,
+    told: watch::Sender<Option<String>>,
+    all: Weak<Mutex<All>>,
+    on_end: OnEnd,
 }
 
 /// A job that was started.
@@ -123,6 +139,11 @@ impl Jobs {
         &self.folder
     }
 
+    /// Where the output of the job of this number lies in such a folder.
+    pub fn output_in(folder: &Path, number: u32) -> PathBuf {
+        folder.join(format!("job-{number}.log"))
+    }
+
     /// The jobs that are running, in the order in which they were started.
     pub fn running(&self) -> Vec<Job> {
         let all = lock(&self.all);
@@ -156,7 +177,8 @@ impl Jobs {
             let _ = fs::remove_file(&path);
         })?;
         let started = StartedJob { name: job.id(), pid, path: path.clone() };
-        self.attend(job, pid, running, severing, Printed::new(path, file));
+        let live = Live { printed: Printed::new(path, file), severing: Some(severing) };
+        self.take_in(job, pid, running, live);
         Ok(started)
     }
 
@@ -173,7 +195,7 @@ impl Jobs {
                 all.last_number = all.last_number.saturating_add(1);
                 all.last_number
             };
-            let path = output_path(&self.folder, number);
+            let path = Jobs::output_in(&self.folder, number);
             match fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => return Ok((Job { number, command: shown(command) }, path, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {}
@@ -182,48 +204,24 @@ impl Jobs {
         }
     }
 
-    fn attend(&self, job: Job, pid: u32, mut running: Running, severing: Severing, printed: Printed) {
+    /// From here on the job is known, and attended to until its end.
+    fn take_in(&self, job: Job, pid: u32, running: Running, live: Live) {
         let (told, end) = watch::channel(None);
-        let begun = Instant::now();
-        let stop = CancellationToken::new();
-        let output = Arc::new(Mutex::new(printed));
-        let severing = Arc::new(Mutex::new(Some(severing)));
-        let known = Known {
+        let attendant = Attendant {
             job: job.clone(),
-            pid,
-            begun,
-            output: output.clone(),
-            stop: stop.clone(),
-            severing: severing.clone(),
-            end,
+            begun: Instant::now(),
+            stop: CancellationToken::new(),
+            live: Arc::new(Mutex::new(live)),
+            told,
+            all: Arc::downgrade(&self.all),
+            on_end: self.on_end.clone(),
         };
-        let (all, on_end) = (Arc::downgrade(&self.all), self.on_end.clone());
-        let attending = async move {
-            let finished = running.attend(None, &stop, |bytes| lock(&output).push(bytes)).await;
-            // What it left running has ended; so does its keeper now.
-            drop(running);
-            lock(&severing).take();
-            lock(&output).end();
-            let how = how_it_ended(&finished, begun.elapsed());
-            let is_closed = all.upgrade().is_none_or(|all| lock(&all).is_closed);
-            if !is_closed {
-                let text = end_text(&job, &how, &finished, &lock(&output));
-                let is_stopped = matches!(&finished, Ok(Finished { cut: Some(_), .. }));
-                on_end(JobEnd { job, text, is_news: !is_stopped });
-            }
-            // Only now: whoever waited goes on with the end logged.
-            told.send_replace(Some(how));
-        };
+        let Attendant { begun, stop, live, .. } = &attendant;
+        let known = Known { job, pid, begun: *begun, stop: stop.clone(), live: live.clone(), end };
         let mut all = lock(&self.all);
-        while all.tasks.try_join_next().is_some() {}
-        let ended = all.jobs.iter().filter(|known| !known.is_running()).count();
-        if ended > LISTED
-            && let Some(oldest) = all.jobs.iter().position(|known| !known.is_running())
-        {
-            all.jobs.remove(oldest);
-        }
+        all.forget_old_ones();
         all.jobs.push(known);
-        all.tasks.spawn(attending);
+        all.tasks.spawn(attendant.attend(running));
     }
 
     /// All jobs of this process, but for the oldest ended ones: a line that counts them, and one paragraph for each.
@@ -288,7 +286,7 @@ impl Drop for Jobs {
         all.is_closed = true;
         // At once, whether or not the tasks are ever woken again.
         for known in &all.jobs {
-            if let Some(severing) = &*lock(&known.severing) {
+            if let Some(severing) = &lock(&known.live).severing {
                 severing.sever();
             }
         }
@@ -302,6 +300,42 @@ impl std::fmt::Debug for Jobs {
     }
 }
 
+impl All {
+    fn forget_old_ones(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        let ended = self.jobs.iter().filter(|known| !known.is_running()).count();
+        let mut excess = ended.saturating_sub(LISTED);
+        self.jobs.retain(|known| {
+            let is_kept = known.is_running() || excess == 0;
+            excess -= usize::from(!is_kept);
+            is_kept
+        });
+    }
+}
+
+impl Attendant {
+    async fn attend(self, mut running: Running) {
+        let live = &self.live;
+        let finished = running.attend(None, &self.stop, |bytes| lock(live).printed.push(bytes)).await;
+        // What it left running has ended; so does its keeper now.
+        drop(running);
+        let how = how_it_ended(&finished, self.begun.elapsed());
+        let text = {
+            let mut live = lock(live);
+            live.severing = None;
+            live.printed.end();
+            end_text(&self.job, &how, &finished, &live.printed)
+        };
+        let is_closed = self.all.upgrade().is_none_or(|all| lock(&all).is_closed);
+        if !is_closed {
+            let is_news = !matches!(&finished, Ok(Finished { cut: Some(_), .. }));
+            (self.on_end)(JobEnd { job: self.job, text, is_news });
+        }
+        // Only now: whoever waited goes on with the end logged.
+        self.told.send_replace(Some(how));
+    }
+}
+
 impl Known {
     fn is_running(&self) -> bool {
         self.end.borrow().is_none()
@@ -312,14 +346,9 @@ impl Known {
             Some(how) => how.clone(),
             None => format!("has been running for {} (process {})", time(self.begun.elapsed()), self.pid),
         };
-        let output = lock(&self.output);
-        format!("{} (`{}`) {state}. {}", self.job.id(), self.job.command, output.in_words(3))
+        let live = lock(&self.live);
+        format!("{} (`{}`) {state}. {}", self.job.id(), self.job.command, live.printed.in_words(3))
     }
-}
-
-/// Where the output of a job of this number lies in a session's folder of outputs.
-pub fn output_path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("job-{number}.log"))
 }
 
 /// What a job printed: all of it in a file, the last of it in memory.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub use bash::Bash;
 pub use edit::Edit;
 pub use files::FileMemory;
-pub use jobs::{JobEnd, Jobs, OnEnd, output_path};
+pub use jobs::{JobEnd, Jobs, OnEnd};
 pub use read::Read;
 pub use supervisor::{StartedProcess, Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
