@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use mainstay_session::entry::{Body, Compaction, InboxMessage};
+use mainstay_session::entry::{Body, Compaction, InboxMessage, Job};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
 use mainstay_session::message::ToolResult;
 use mainstay_session::state::{OpenCall, SessionState};
+use mainstay_tools::{JobEnd, Jobs, OnEnd};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
 use crate::compaction::{CompactError, Compactor, Reason, Room};
-use crate::event::TurnReport;
+use crate::event::{Event, TurnReport};
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::turn::Turn;
@@ -26,6 +27,8 @@ pub struct Agent {
     log: SharedLog,
     watch: Mutex<Watch>,
     woken: Arc<Notify>,
+    /// Background jobs live as long as this. Calls have it on loan.
+    jobs: Arc<Jobs>,
 }
 
 /// What was found when a session was resumed.
@@ -35,6 +38,8 @@ pub struct Resumed {
     pub damage: Vec<Damage>,
     /// Calls that were in flight, with the result that each was given.
     pub closed: Vec<(OpenCall, ToolResult)>,
+    /// Background jobs that ran when the agent before ended, and ended with it. The model is told.
+    pub ended_jobs: Vec<Job>,
     /// Whether the last turn had not ended.
     pub was_interrupted: bool,
 }
@@ -94,13 +99,17 @@ impl Agent {
         log.check_writable()?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
-        Ok((agent, Resumed { damage: opening.damage, closed, was_interrupted }))
+        Ok((agent, Resumed { damage: opening.damage, closed, ended_jobs, was_interrupted }))
     }
 
     fn new(setup: Setup, log: Log) -> Self {
+        let (folder, last_job) = (log.dir().join("jobs"), log.state().last_job);
         let log = SharedLog::new(log, setup.clock.clone());
-        Agent { setup, log, watch: Mutex::default(), woken: Arc::new(Notify::new()) }
+        let woken = Arc::new(Notify::new());
+        let jobs = Jobs::new(folder, last_job, on_job_end(&log, &woken, &setup));
+        Agent { setup, log, watch: Mutex::default(), woken, jobs: Arc::new(jobs) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -134,7 +143,7 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Compaction, CompactError> {
         closing::close_turn(&self.setup, &self.log, "the turn before")?;
-        let compactor = Compactor { setup: &self.setup, log: &self.log, cancel };
+        let compactor = Compactor { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel };
         match compactor.run(Reason::Asked { wish }).await? {
             Room::Made(compaction) => {
                 self.log.lock().write_history()?;
@@ -154,7 +163,12 @@ impl Agent {
     /// log cannot be read or written.
     pub fn undo_compaction(&mut self) -> Result<Compaction, CompactError> {
         closing::close_turn(&self.setup, &self.log, "the turn before")?;
-        let compactor = Compactor { setup: &self.setup, log: &self.log, cancel: &CancellationToken::new() };
+        let compactor = Compactor {
+            setup: &self.setup,
+            log: &self.log,
+            jobs: &self.jobs,
+            cancel: &CancellationToken::new(),
+        };
         let compaction = compactor.undo()?;
         self.log.lock().write_history()?;
         Ok(compaction)
@@ -163,6 +177,11 @@ impl Agent {
     /// A handle that accepts notifications, also while a turn runs.
     pub fn notifier(&self) -> Notifier {
         Notifier { log: self.log.clone(), woken: self.woken.clone() }
+    }
+
+    /// The background jobs that are running. They end with the agent.
+    pub fn running_jobs(&self) -> Vec<Job> {
+        self.jobs.running()
     }
 
     /// The history of the current segment: exactly what requests hold.
@@ -196,7 +215,7 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, cancel }
+        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, jobs: &self.jobs, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.
@@ -231,12 +250,7 @@ impl Notifier {
     pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
         let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };
-        self.log.append(Body::Inbox(message))?;
-        self.log.sync()?;
-        if wake {
-            self.woken.notify_one();
-        }
-        Ok(())
+        accept(&self.log, &self.woken, message)
     }
 
     /// Makes the next write or sync of the log fail as a broken disk would.
@@ -244,6 +258,31 @@ impl Notifier {
     pub fn inject(&self, fault: mainstay_session::log::Fault) {
         self.log.lock().inject(fault);
     }
+}
+
+/// Accepts a notification, durably.
+fn accept(log: &SharedLog, woken: &Notify, message: InboxMessage) -> Result<(), AppendError> {
+    let wake = message.wake;
+    log.append(Body::Inbox(message))?;
+    log.sync()?;
+    if wake {
+        woken.notify_one();
+    }
+    Ok(())
+}
+
+/// Makes the end of each background job a notification, as long as the agent is there. One that the model ended itself
+/// wakes nobody.
+fn on_job_end(log: &SharedLog, woken: &Arc<Notify>, setup: &Setup) -> OnEnd {
+    let (log, woken, on_event) = (log.downgrade(), woken.clone(), setup.on_event.clone());
+    Arc::new(move |JobEnd { job, text, is_news }: JobEnd| {
+        let Some(log) = log.upgrade() else { return };
+        let message = InboxMessage { id: job.id(), text, wake: is_news, source: "job".to_owned() };
+        if let Err(error) = accept(&log, &woken, message) {
+            // It waits in memory and is written with the next entry that can be.
+            on_event(&Event::Warning(format!("the end of {} is not logged yet: {error}", job.id())));
+        }
+    })
 }
 
 /// The time by the system's clock.

@@ -10,11 +10,14 @@ mod segment;
 mod undo;
 mod worker;
 
+use std::sync::Arc;
+
 use mainstay_session::compaction::{plain_summary, shrink, summary_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Compaction};
 use mainstay_session::log::{AppendError, ReadError};
 use mainstay_session::state::SessionState;
+use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, TurnFailure, plan_changes};
@@ -97,6 +100,7 @@ pub enum CompactError {
 pub(crate) struct Compactor<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
 

@@ -16,7 +16,7 @@ use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
 use crate::caps::Caps;
@@ -32,6 +32,7 @@ use crate::shared::SharedLog;
 pub(crate) struct Dispatch<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) step: u64,
 }
@@ -131,7 +132,7 @@ impl Dispatch<'_> {
     }
 
     async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str, max: usize) -> Ended {
-        let context = call_context(self.setup, self.log, self.cancel, call_ref, max);
+        let context = call_context(self.setup, self.log, self.jobs, self.cancel, call_ref, max);
         match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
@@ -207,6 +208,7 @@ impl Dispatch<'_> {
 pub(crate) fn call_context(
     setup: &Setup,
     shared: &SharedLog,
+    jobs: &Arc<Jobs>,
     cancel: &CancellationToken,
     call_ref: CallRef,
     max: usize,
@@ -215,18 +217,19 @@ pub(crate) fn call_context(
     let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
     let log = shared.clone();
     let CallRef { answer, call } = call_ref;
-    let intent = move |StartedProcess { pid, started }: StartedProcess| {
-        let intent = ToolIntent { answer, call, pid, started };
+    let intent = move |StartedProcess { pid, started, job }: StartedProcess| {
+        let intent = ToolIntent { answer, call, pid, started, job };
         log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
     };
     let spill = shared.lock().spill();
     let plan = shared.read(|state| state.plan.clone());
     CallContext {
         workspace: setup.workspace.clone(),
-        readable: vec![spill.folder().to_owned()],
+        readable: vec![spill.folder().to_owned(), jobs.folder().to_owned()],
         plan,
         seen: Arc::new(seen),
         intent: Arc::new(intent),
+        jobs: jobs.clone(),
         spill,
         takes_images: setup.model.takes_images(),
         max_result_bytes: max,

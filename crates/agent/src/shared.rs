@@ -1,6 +1,6 @@
 //! The session's log as the parts of an agent share it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay_model::{Encoded, Model};
 use mainstay_session::entry::{Body, Lane};
@@ -25,6 +25,12 @@ impl SharedLog {
     pub(crate) fn new(log: Log, clock: Clock) -> Self {
         let pictures = SessionPictures::new(log.spill());
         SharedLog { log: Arc::new(Mutex::new(log)), pictures, clock }
+    }
+
+    /// A handle that does not keep the session open.
+    pub(crate) fn downgrade(&self) -> WeakLog {
+        let SharedLog { log, pictures, clock } = self;
+        WeakLog { log: Arc::downgrade(log), pictures: pictures.clone(), clock: clock.clone() }
     }
 
     /// The log itself, for as long as the guard lives. Never held across an await.
@@ -75,5 +81,20 @@ impl SharedLog {
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {
         look(self.lock().state())
+    }
+}
+
+/// A log that is there as long as its agent is.
+pub(crate) struct WeakLog {
+    log: Weak<Mutex<Log>>,
+    pictures: SessionPictures,
+    clock: Clock,
+}
+
+impl WeakLog {
+    /// The log, unless its agent is gone.
+    pub(crate) fn upgrade(&self) -> Option<SharedLog> {
+        let log = self.log.upgrade()?;
+        Some(SharedLog { log, pictures: self.pictures.clone(), clock: self.clock.clone() })
     }
 }

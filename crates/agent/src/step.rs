@@ -1,11 +1,12 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::entry::{Body, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::Finish;
+use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Ask, Asked};
@@ -37,6 +38,7 @@ pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -61,7 +63,13 @@ impl StepContext<'_> {
             return Ok(StepEnd::Answered(answer.finish));
         }
         self.log.sync()?;
-        let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
+        let dispatch = Dispatch {
+            setup: self.setup,
+            log: self.log,
+            jobs: self.jobs,
+            cancel: self.cancel,
+            step: self.number,
+        };
         dispatch.run(seq, &answer).await?;
         Ok(match answer.finish {
             _ if self.cancel.is_cancelled() => StepEnd::Cancelled,
@@ -153,8 +161,8 @@ impl StepContext<'_> {
 
     /// Makes room in the window; says how the step ends if there is none to be made.
     async fn make_room(&self, reason: Reason<'_>) -> Result<Option<Asked>, AppendError> {
-        let Self { setup, log, cancel, .. } = *self;
-        Ok(match (Compactor { setup, log, cancel }).run(reason).await? {
+        let Self { setup, log, jobs, cancel, .. } = *self;
+        Ok(match (Compactor { setup, log, jobs, cancel }).run(reason).await? {
             Room::Made(_) => None,
             Room::Cancelled => Some(Asked::Cancelled),
             Room::Failed(failure) => Some(Asked::Failed(failure)),

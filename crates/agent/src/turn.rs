@@ -1,6 +1,6 @@
 //! One turn: step after step until something says stop.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use mainstay_session::attention::continuation_text;
 use mainstay_session::conversation::{Item, Step};
@@ -9,6 +9,7 @@ use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Finish, Usage};
 use mainstay_session::state::SessionState;
+use mainstay_tools::Jobs;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -93,7 +95,7 @@ impl Turn<'_> {
         if !is_full || !has_steps {
             return Ok(None);
         }
-        let compactor = Compactor { setup: self.setup, log: self.log, cancel: self.cancel };
+        let compactor = Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: self.cancel };
         Ok(match compactor.run(Reason::TurnStart).await? {
             Room::Cancelled => Some((StopReason::Cancelled, None)),
             // Whether there is room enough is seen when the step is to be taken.
@@ -110,8 +112,14 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let context =
-            StepContext { setup: self.setup, log: self.log, watch: self.watch, cancel: &cancel, number };
+        let context = StepContext {
+            setup: self.setup,
+            log: self.log,
+            watch: self.watch,
+            jobs: self.jobs,
+            cancel: &cancel,
+            number,
+        };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {

@@ -261,6 +261,9 @@ fn say_resumed(resumed: &Resumed, id: &str) {
     if resumed.was_interrupted {
         say(&format!("session {id} was interrupted; going on from its last complete entry"));
     }
+    for job in &resumed.ended_jobs {
+        say(&format!("{} ran then, and ended with it: {}", job.id(), inert(&job.command)));
+    }
     for (open, result) in &resumed.closed {
         let call = shortened(&inert(&format!("{} {}", open.call.name, open.call.arguments)), 100);
         let known = result.content.as_deref().unwrap_or_default();
@@ -293,6 +296,9 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     if let Some(failure) = &report.failure {
         say(&format!("error: {}", inert(failure.message())));
         hint(failure).into_iter().for_each(|hint| say(&format!("  {hint}")));
+    }
+    for job in agent.running_jobs() {
+        say(&format!("{} is running, and ends now: {}", job.id(), inert(&job.command)));
     }
     let Some(id) = agent.session_id() else { return };
     let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mainstay_session::log::{Durability, Spill};
 use mainstay_session::plan::PlanInView;
-use mainstay_tools::{CallContext, Glob, Grep, Tool};
+use mainstay_tools::{CallContext, Glob, Grep, Jobs, Tool};
 use tokio_util::sync::CancellationToken;
 
 const ROUNDS: usize = 15;
@@ -80,6 +80,7 @@ fn context(root: &Path) -> CallContext {
         plan: PlanInView::default(),
         seen: Arc::new(|_| None),
         intent: Arc::new(|_| Ok(())),
+        jobs: Arc::new(Jobs::new(std::env::temp_dir().join("no-jobs"), 0, Arc::new(|_| ()))),
         spill: Spill::of_session(&root.join(".session"), Durability::Relaxed),
         takes_images: false,
         max_result_bytes: 50 << 10,

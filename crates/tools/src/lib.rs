@@ -3,10 +3,15 @@
 //! A tool never changes the session's state: the plan in view and the hashes of what was read are handed in, and what
 //! it did comes back as a [`ToolOutput`]. It knows neither the model nor other tools.
 
+mod text;
+mod sys;
+mod supervisor;
+mod output;
+mod jobs;
+
 pub mod tool;
 
 pub mod arguments;
-mod text;
 
 mod diff;
 mod encoding;
@@ -18,10 +23,6 @@ pub mod look;
 pub mod put_back;
 
 pub mod search;
-
-mod sys;
-mod supervisor;
-
 mod lookup;
 
 mod bash;
@@ -38,11 +39,12 @@ pub use bash::Bash;
 pub use edit::Edit;
 pub use glob::Glob;
 pub use grep::Grep;
+pub use jobs::{JobEnd, Jobs, OnEnd};
 pub use read::Read;
-pub use supervisor::{Supervisor, supervise_if_asked};
+pub use supervisor::{StartedProcess, Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
 pub use todo_write::TodoWrite;
-pub use tool::{CallContext, RESULT_BYTES, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub use tool::{CallContext, RESULT_BYTES, Seen, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;

@@ -17,7 +17,7 @@ use mainstay_tools::search::globs::Globs;
 use mainstay_tools::search::pattern::{Pattern, Reading};
 use mainstay_tools::search::{Stop, Wanted, files, lines};
 use mainstay_tools::{
-    BuiltinOptions, CallContext, Glob, Grep, Read, Tool, ToolError, ToolKind, ToolOutput, builtin_tools,
+    BuiltinOptions, CallContext, Glob, Grep, Jobs, Read, Tool, ToolError, ToolKind, ToolOutput, builtin_tools,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,7 @@ impl Workspace {
             plan: PlanInView::default(),
             seen: Arc::new(|_| None),
             intent: Arc::new(|_| Ok(())),
+            jobs: Arc::new(Jobs::new(std::env::temp_dir().join("no-jobs"), 0, Arc::new(|_| ()))),
             spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
             takes_images: false,
             max_result_bytes: 1 << 20,

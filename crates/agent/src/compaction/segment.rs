@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use mainstay_session::attention::carried_text;
 use mainstay_session::compaction::{
-    CarriedFile, DEFAULT_REFERENCES, FileRange, Summary, carried_files_text, keep, shrink,
+    CarriedFile, DEFAULT_REFERENCES, FileRange, Summary, carried_files_text, jobs_text, keep, shrink,
 };
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Entry, Lane, World};
@@ -84,6 +84,7 @@ pub(super) async fn from_summary(
     let files = carried_files(compactor, state, summary, shares.files).await;
     let mut items = vec![summary_item(short(&summary.text, shares.summary))];
     items.extend(carried_files_text(&files.told).map(|text| Item::Notice { text }));
+    items.extend(jobs_text(state).map(|text| Item::Notice { text }));
     items.extend(kept.prompts);
     items.extend(kept.tail);
     candidate(compactor, state, items, &files.seen)
@@ -216,7 +217,8 @@ async fn read(compactor: &Compactor<'_>, wanted: &FileRange, max: usize) -> Opti
         arguments["limit"] = json!(last - first + 1);
     }
     let call = CallRef { answer: 0, call: 0 };
-    let mut context = call_context(compactor.setup, compactor.log, compactor.cancel, call, max);
+    let mut context =
+        call_context(compactor.setup, compactor.log, compactor.jobs, compactor.cancel, call, max);
     context.takes_images = false;
     tool.run(&arguments.to_string(), &context).await.ok()
 }

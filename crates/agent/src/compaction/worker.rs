@@ -175,8 +175,8 @@ impl Worker<'_> {
             Ok(arguments) => restore_arguments(&arguments).into_owned(),
             Err(fault) => return refused(format!("`read` was not run: {fault}")),
         };
-        let Compactor { setup, log, cancel, .. } = self.compactor;
-        let mut context = call_context(setup, log, cancel, call_ref, 16 << 10);
+        let Compactor { setup, log, jobs, cancel } = self.compactor;
+        let mut context = call_context(setup, log, jobs, cancel, call_ref, 16 << 10);
         context.takes_images = false;
         match tool.run(&arguments, &context).await {
             Ok(output) => result(call_ref, call, Outcome::Ok, output.summary, output.content),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use mainstay_session::log::{Durability, Spill};
 use mainstay_session::message::ContentHash;
 use mainstay_session::plan::PlanInView;
-use mainstay_tools::{CallContext, Edit, Read, Tool, ToolError, ToolOutput, Write};
+use mainstay_tools::{CallContext, Edit, Jobs, Read, Tool, ToolError, ToolOutput, Write};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +38,7 @@ impl Workspace {
             plan: PlanInView::default(),
             seen: Arc::new(move |path: &Path| looked_up.lock().unwrap().get(path).cloned()),
             intent: Arc::new(|_| Ok(())),
+            jobs: Arc::new(Jobs::new(std::env::temp_dir().join("no-jobs"), 0, Arc::new(|_| ()))),
             spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
             takes_images: true,
             max_result_bytes: 1 << 20,
