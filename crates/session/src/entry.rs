@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attention::Attention;
 use crate::conversation::Item;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
 };
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanInView};
 use crate::recent::RecentFiles;
 
 /// The version of the log format that this build writes and reads.
@@ -71,6 +72,8 @@ pub enum Body {
     Grant(Grant),
     /// A compaction was tried.
     Compaction(Compaction),
+    /// The session went back to an earlier border of turns.
+    Rewind(Rewind),
     /// A turn has ended.
     TurnEnd(TurnEnd),
     /// A kind, or a version of a kind, that this build does not know.
@@ -93,6 +96,7 @@ impl Body {
             Body::Inbox(_) => "inbox",
             Body::Grant(_) => "grant",
             Body::Compaction(_) => "compaction",
+            Body::Rewind(_) => "rewind",
             Body::TurnEnd(_) => "turn_end",
             Body::Unknown(unknown) => &unknown.kind,
         }
@@ -227,6 +231,34 @@ pub struct Checkpoint {
     /// The call that failed last.
     #[serde(default)]
     pub failing: Option<FailingCall>,
+    /// What a rewind restores beyond what a compaction hands on; none in a checkpoint that a compaction wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Restored>,
+}
+
+/// What of an earlier state a rewind restores that a compaction would not hand on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The plan in view, completed items included.
+    pub plan: PlanInView,
+    /// The last call whose plan write was accepted.
+    #[serde(default)]
+    pub plan_written_by: Option<CallRef>,
+    /// When the plan is due to be brought back before the model.
+    #[serde(default)]
+    pub attention: Attention,
+    /// The world as the model was last told of it.
+    #[serde(default)]
+    pub told: Told,
+}
+
+/// The parts of the world that may change while a segment lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The date.
+    pub date: String,
+    /// The instruction files.
+    pub instructions: Vec<InstructionMark>,
 }
 
 /// Which model answers.
@@ -475,6 +507,26 @@ impl StopReason {
             StopReason::Error => "error",
         }
     }
+}
+
+/// The session went back: what stands between `to` and this entry is no part of its conversation any more.
+///
+/// Plan, recent files, counters and the hashes of what was read are again what they were then. What was used, permissions,
+/// deliveries and commands that run stay as they are, and no file of the workspace is touched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewind {
+    /// How many turns the session has from here on.
+    pub turn: u64,
+    /// The entry behind which it goes on.
+    pub to: Seq,
+    /// The last entry of what was left.
+    pub from: Seq,
+    /// The rewind that this one takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<Seq>,
+    /// Whether the checkpoint of this segment restores what stood in another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_checkpoint: bool,
 }
 
 /// A turn has ended. Holds what a listing shows, so that a listing reads only a log's tail.

@@ -20,6 +20,7 @@ use crate::entry::{Body, Entry, Lane, Unknown};
 /// The highest version of any kind that this build reads. A kind without `v` has version 1.
 const KIND_VERSION: u32 = 1;
 
+const MUST: &[u8] = b",\"must\":true";
 const CRC_MARK: &[u8] = b",\"crc\":\"";
 const CRC_TAIL: usize = CRC_MARK.len() + 8 + 2;
 
@@ -121,9 +122,14 @@ fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error
         Body::Inbox(fields) => append_object(line, fields),
         Body::Grant(fields) => append_object(line, fields),
         Body::Compaction(fields) => append_object(line, fields),
+        // A build that passed over it would go on with what the user left.
+        Body::Rewind(fields) => {
+            line.extend_from_slice(MUST);
+            append_object(line, fields)
+        }
         Body::TurnEnd(fields) => append_object(line, fields),
         Body::Unknown(unknown) if unknown.must => {
-            line.extend_from_slice(b",\"must\":true");
+            line.extend_from_slice(MUST);
             Ok(())
         }
         Body::Unknown(_) => Ok(()),
@@ -156,6 +162,7 @@ fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::E
         "inbox" => Body::Inbox(fields(text)?),
         "grant" => Body::Grant(fields(text)?),
         "compaction" => Body::Compaction(fields(text)?),
+        "rewind" => Body::Rewind(fields(text)?),
         "turn_end" => Body::TurnEnd(fields(text)?),
         other => Body::Unknown(Unknown { kind: other.to_owned(), must }),
     })

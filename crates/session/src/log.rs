@@ -17,6 +17,7 @@ mod lock;
 mod reading;
 mod spill;
 mod listing;
+mod rewind;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -39,6 +40,7 @@ pub use file::Fault;
 pub use listing::{SessionSummary, latest, list, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
+pub use rewind::{RewindError, RewindTo, Rewound};
 pub use spill::{Spill, SpillError, SpillWriter};
 
 use file::LogFile;
@@ -282,11 +284,21 @@ impl Log {
         rest: Vec<Body>,
         now: jiff::Timestamp,
     ) -> Result<(), AppendError> {
+        let carried = carried_notice(&opening.checkpoint.plan);
+        self.start_segment(opening, carried.into_iter().chain(rest), now)
+    }
+
+    /// Starts the next segment with its opening and `rest`.
+    fn start_segment(
+        &mut self,
+        opening: NextSegment,
+        rest: impl Iterator<Item = Body>,
+        now: jiff::Timestamp,
+    ) -> Result<(), AppendError> {
         self.check_writable()?;
         // Undoing a compaction reads the old segment, so all of that is on the disk before it stops being current.
         self.sync()?;
         let segment = self.segment + 1;
-        let plan = opening.checkpoint.plan.clone();
         let bodies = [
             Body::Session(SessionHeader {
                 segment,
@@ -298,8 +310,7 @@ impl Log {
             Body::Model(opening.model),
             Body::Checkpoint(Box::new(opening.checkpoint)),
         ];
-        let entries =
-            numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
+        let entries = numbered(self.next_seq, bodies.into_iter().chain(rest), now);
         self.file = write_segment(&self.dir, segment, &entries, self.durability)
             .map_err(|source| AppendError::Write { path: segment_path(&self.dir, segment), source })?;
         self.unsynced_dirs = vec![self.dir.clone()];

@@ -4,9 +4,10 @@
 //! missing between them, gives a state. Opening a session applies the entries of its current segment; a running agent
 //! applies each entry as it writes it. So live state equals replayed state at every entry.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod borders;
 
-use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::arguments::parse_arguments;
 use crate::attention::Attention;
@@ -21,6 +22,9 @@ use crate::lookalike::restore_arguments;
 use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
 use crate::plan::{self, Plan, PlanInView};
 use crate::recent::RecentFiles;
+
+pub use crate::entry::Told;
+pub use borders::Border;
 
 /// How much of a text is kept as a title or as last words, in characters.
 const EXCERPT: usize = 80;
@@ -81,17 +85,16 @@ pub struct SessionState {
     pub last_request: Option<RequestMark>,
     /// The call that failed last, and how often in a row it failed alike.
     pub failing: Option<FailingCall>,
+    /// Where the session can go back to within its current segment, oldest first.
+    pub borders: Vec<Arc<Border>>,
+    /// The rewind by which the session came to the branch it is on; none if it never went back.
+    pub branch: Option<Seq>,
+    /// The entry that the current segment goes on from, in an earlier one; 0 in the first.
+    pub goes_on_from: Seq,
+    /// Whether the current segment's checkpoint was read.
+    pub has_checkpoint: bool,
     /// What was read that this build must know to write to the session, and does not; in words.
     pub must: Option<String>,
-}
-
-/// The parts of the world that may change while a segment lasts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    /// The date.
-    pub date: String,
-    /// The instruction files.
-    pub instructions: Vec<InstructionMark>,
 }
 
 impl SessionState {
@@ -167,6 +170,7 @@ impl SessionState {
             title: self.title.clone(),
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
+            restored: None,
         }
     }
 
@@ -187,12 +191,20 @@ impl SessionState {
 
     fn apply_main(&mut self, entry: &Entry) {
         match &entry.body {
-            Body::Session(header) => self.header = Some(header.clone()),
-            Body::World(world) => self.enter_world(world),
-            Body::Checkpoint(checkpoint) => self.restore(checkpoint),
+            Body::Session(header) => self.enter_segment(entry.seq, header),
+            Body::World(world) => {
+                self.enter_world(world);
+                self.mark_beginning(entry.seq);
+            }
+            Body::Checkpoint(checkpoint) => {
+                self.restore(checkpoint);
+                self.borders.clear();
+                self.mark_closed(entry.seq);
+            }
             Body::Model(model) => {
                 self.first_window.get_or_insert(model.context_window);
                 self.model = Some(model.clone());
+                self.mark_beginning(entry.seq);
             }
             Body::UserPrompt(prompt) => self.hear(prompt),
             Body::Answer(answer) => self.answered(entry.seq, answer),
@@ -200,7 +212,13 @@ impl SessionState {
                 self.running.insert(intent.call_ref(), intent.clone());
             }
             Body::ToolResult(result) => self.ended(result),
-            Body::Notice(notice) => self.noticed(notice),
+            Body::Notice(notice) => {
+                let opens_segment = self.borders.last().is_some_and(|border| border.seq + 1 == entry.seq);
+                self.noticed(notice);
+                if opens_segment && notice.about == NoticeKind::PlanCarried {
+                    self.mark_closed(entry.seq);
+                }
+            }
             Body::Inbox(message) => {
                 if self.inbox_ids.insert(message.id.clone()) {
                     self.inbox.push(message.clone());
@@ -211,7 +229,11 @@ impl SessionState {
                 self.failed_compactions =
                     if compaction.failure.is_some() { self.failed_compactions.saturating_add(1) } else { 0 };
             }
-            Body::TurnEnd(_) => self.turn_is_open = false,
+            Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
+            Body::TurnEnd(_) => {
+                self.turn_is_open = false;
+                self.mark_closed(entry.seq);
+            }
             Body::Unknown(_) => {}
         }
     }
@@ -220,6 +242,25 @@ impl SessionState {
     fn apply_worker(&mut self, body: &Body) {
         if let Body::Answer(answer) = body {
             self.count_answer(answer);
+        }
+    }
+
+    fn enter_segment(&mut self, seq: Seq, header: &SessionHeader) {
+        self.goes_on_from = seq.saturating_sub(1);
+        self.has_checkpoint = false;
+        self.header = Some(header.clone());
+    }
+
+    /// Before anything is said the session can go back to nothing.
+    fn mark_beginning(&mut self, seq: Seq) {
+        if self.turns == 0 && self.history.is_empty() {
+            self.mark_closed(seq);
+        }
+    }
+
+    fn mark_closed(&mut self, seq: Seq) {
+        if !self.turn_is_open {
+            self.mark_border(seq);
         }
     }
 
@@ -240,10 +281,17 @@ impl SessionState {
 
     fn restore(&mut self, checkpoint: &Checkpoint) {
         let kept = checkpoint.clone();
+        self.has_checkpoint = true;
         self.history = kept.history;
         self.plan = PlanInView { carried: !kept.plan.items.is_empty(), plan: kept.plan, resends: 0 };
         self.plan_written_by = None;
         self.attention = Attention::default();
+        if let Some(restored) = kept.restored {
+            self.plan = restored.plan;
+            self.plan_written_by = restored.plan_written_by;
+            self.attention = restored.attention;
+            self.told = restored.told;
+        }
         self.recent_files = kept.recent_files;
         self.seen = kept.seen.into_iter().collect();
         self.told_files = kept.told_files.into_iter().map(|file| (file.path, file.hash)).collect();

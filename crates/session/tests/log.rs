@@ -15,7 +15,7 @@ use common::{
 };
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Entry, FORMAT, Lane, PROJECTION, SessionHeader, StopReason, Unknown, UserPrompt,
+    Answer, Body, Entry, FORMAT, Lane, PROJECTION, Rewind, SessionHeader, StopReason, Unknown, UserPrompt,
 };
 use mainstay_session::line::{self, LineFault};
 use mainstay_session::log::{
@@ -676,6 +676,9 @@ fn any_entry() -> impl Strategy<Value = Entry> {
             common::Written::Entry(_, body) => *body,
             common::Written::NextSegment { .. } => {
                 Body::Checkpoint(Box::new(state.checkpoint(state.history.clone())))
+            }
+            common::Written::Rewind(_) => {
+                Body::Rewind(Rewind { turn: 1, to: 2, from: 9, undoes: Some(7), by_checkpoint: true })
             }
             common::Written::Nothing => ok(1, 0, "a\u{2028}b"),
         };

@@ -178,7 +178,8 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Answer(_)
         | Body::ToolIntent(_)
         | Body::ToolResult(_)
-        | Body::Notice(_) => true,
+        | Body::Notice(_)
+        | Body::Rewind(_) => true,
         Body::Session(_)
         | Body::World(_)
         | Body::Checkpoint(_)

@@ -16,7 +16,7 @@ use mainstay_session::entry::{
     NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
-use mainstay_session::log::{Durability, Log, NextSegment};
+use mainstay_session::log::{Durability, Log, NextSegment, RewindError, RewindTo, Rewound};
 use mainstay_session::message::{
     Content, ContentHash, Ended, ErrorClass, FilePath, Finish, Outcome, ReferencedFile, RequestMark,
     ToolCall, ToolResult, ToolSpec, Usage,
@@ -220,6 +220,31 @@ impl Session {
         self.states.push(self.log.state().clone());
     }
 
+    pub fn rewind(&mut self, to: RewindTo) -> Rewound {
+        let rewound = self.log.rewind(to, now()).unwrap();
+        self.states.push(self.log.state().clone());
+        rewound
+    }
+
+    /// Goes back if there is anything to go back to.
+    fn try_rewind(&mut self, to: RewindTo) {
+        match self.log.rewind(to, now()) {
+            Ok(_) => self.states.push(self.log.state().clone()),
+            Err(
+                RewindError::NoSuchTurn { .. }
+                | RewindError::AlreadyThere { .. }
+                | RewindError::NothingToUndo
+                | RewindError::NoSuchEntry { .. },
+            ) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub fn end_turn(&mut self) -> Seq {
+        let end = self.state().turn_end(StopReason::EndTurn, None);
+        self.append(Body::TurnEnd(end))
+    }
+
     /// Asks for one plan write, and takes in what the plan tool says.
     pub fn write_plan(&mut self, name: &str, arguments: &str) -> CallRef {
         let answer = self.append(answer(vec![call("p", name, arguments)]));
@@ -241,6 +266,7 @@ impl Session {
                 self.append_in(lane, *body);
             }
             Written::NextSegment { keep } => self.next_segment(keep),
+            Written::Rewind(to) => self.try_rewind(to),
             Written::Nothing => {}
         }
     }
@@ -281,12 +307,16 @@ pub enum Op {
     TurnEnd,
     NextSegment(usize),
     CloseAll,
+    Rewind(u64),
+    UndoRewind,
+    Restore(Index),
 }
 
 /// What an [`Op`] is at a place in a session.
 pub enum Written {
     Entry(Lane, Box<Body>),
     NextSegment { keep: usize },
+    Rewind(RewindTo),
     Nothing,
 }
 
@@ -359,6 +389,14 @@ impl Op {
             Op::TurnEnd => Body::TurnEnd(state.turn_end(StopReason::EndTurn, None)),
             Op::NextSegment(_) if !state.open_calls().is_empty() => return Written::Nothing,
             Op::NextSegment(keep) => return Written::NextSegment { keep: *keep },
+            Op::Rewind(back) => {
+                return Written::Rewind(RewindTo::Turn(state.turns.saturating_sub(*back)));
+            }
+            Op::UndoRewind => return Written::Rewind(RewindTo::BeforeRewind),
+            Op::Restore(at) => {
+                let seq = at.index(usize::try_from(state.last_seq).unwrap()) + 1;
+                return Written::Rewind(RewindTo::Entry(seq as Seq));
+            }
             Op::CloseAll => match state.open_calls().first() {
                 Some(open) => Body::ToolResult(result(
                     open.call_ref.answer,
@@ -537,6 +575,9 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         2 => Just(Op::TurnEnd),
         1 => (0usize..6).prop_map(Op::NextSegment),
         3 => Just(Op::CloseAll),
+        2 => (0u64..4).prop_map(Op::Rewind),
+        1 => Just(Op::UndoRewind),
+        1 => any::<Index>().prop_map(Op::Restore),
     ]
 }
 
