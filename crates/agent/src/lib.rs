@@ -19,6 +19,7 @@ mod dispatch;
 mod step;
 mod turn;
 pub mod agent;
+pub mod undo;
 
 pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};

@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Show what the model has been told and has answered in a session
     History(HistoryArguments),
+    /// Take back what the tools changed in files; the conversation stays
+    #[command(after_help = UNDO_EXAMPLES)]
+    Undo(UndoArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -121,6 +124,17 @@ pub(crate) struct HistoryArguments {
     pub(crate) cwd: Option<PathBuf>,
 }
 
+/// `mainstay undo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct UndoArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Take back everything behind this entry of the log [default: the last turn that changed files]
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) to: Option<u64>,
+}
+
 /// Where the prompt comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptSource<'a> {
@@ -207,6 +221,13 @@ Examples:
   mainstay plan                 of the newest session of this directory
   mainstay plan 3f2a --json     of the session whose id has 3f2a in it
   mainstay plan --markdown      to paste into an issue";
+
+const UNDO_EXAMPLES: &str = "\
+Only changes by `write` and `edit` can be taken back, and only while the files still are what was written.
+
+Examples:
+  mainstay undo 3f2a            the changes of the last turn that changed files
+  mainstay undo 3f2a --to 41    everything behind entry 41 (`mainstay history --json` shows the entries)";
 
 #[cfg(test)]
 mod tests;

@@ -15,12 +15,13 @@ mod choose;
 mod history;
 mod plan;
 mod sessions;
+mod undo;
 mod exec;
 mod demo;
 
 use std::process::ExitCode;
 
-use args::{Command, HistoryArguments, PlanArguments};
+use args::{Command, HistoryArguments, PlanArguments, UndoArguments};
 use config::places::Surroundings;
 use error::CliError;
 use mainstay_agent::session::log::SessionSummary;
@@ -69,6 +70,11 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
                 (false, false) => PlanForm::Text,
             };
             plan::plan(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, form)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Undo(arguments) => {
+            let UndoArguments { session, to } = arguments;
+            undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::History(arguments) => {

@@ -148,6 +148,7 @@ const OVERFLOW: &[&str] = &[
     "exceed_context",
     "context size",
     "context window",
+    "exceed context limit",
     "maximum context",
     "too_many_prompt_tokens",
     "prompt is too long",
@@ -188,6 +189,7 @@ const CREDENTIALS: &[&str] = &[
     "authentication",
     "unauthorized",
     "permission_denied",
+    "permission_error",
 ];
 const RATE: &[&str] = &["rate limit", "rate_limit", "ratelimit", "too many requests", "resource_exhausted"];
 const BAD_REQUEST: &[&str] = &["invalid_request", "invalid request", "not_found", "not found", "unsupported"];
@@ -253,6 +255,11 @@ mod tests {
             (429, r#"{"error":{"message":"tokens per minute: Limit 30000, Requested 41000"}}"#, Overflow),
             (429, r#"{"error":{"message":"tokens: Limit 30000, Used 29000, Requested 2000"}}"#, Rate),
             (413, "<html>", Overflow),
+            (
+                400,
+                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000"}}"#,
+                Overflow,
+            ),
             (400, r#"{"error":{"message":"max_tokens is too large: 100000"}}"#, BadRequest),
             (404, r#"{"detail":"Not Found"}"#, BadRequest),
             (307, "", BadRequest),
@@ -273,6 +280,9 @@ mod tests {
             (r#"{"error":{"code":502,"message":"upstream"}}"#, Overload),
             (r#"{"error":{"code":"429","message":"slow"}}"#, Rate),
             (r#"{"error":{"type":"invalid_request_error","message":"no"}}"#, BadRequest),
+            (r#"{"type":"error","error":{"type":"permission_error","message":"no"}}"#, Credentials),
+            (r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Overload),
+            (r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}"#, Rate),
             (r#"{"error":"boom"}"#, Overload),
             (r#"{"error":{"message":"\ud800"}}"#, Overload),
         ] {

@@ -82,6 +82,12 @@ impl Endpoint {
         })
     }
 
+    /// Sends a header along that every request of the wire format has, unless the settings say another value.
+    pub(crate) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.entry(name).or_insert(HeaderValue::from_static(value));
+        self
+    }
+
     /// Sends a body and collects the answer. Never fails: see [`crate::model::Model::stream`].
     pub(crate) async fn ask<D: Decoder>(
         &self,
@@ -185,7 +191,7 @@ impl Endpoint {
 
     fn page(&self) -> Failure {
         let message = format!(
-            "{} answered with a web page; check that base_url of provider `{}` includes the version, such as /v1",
+            "{} answered with a web page; check that base_url of provider `{}` ends with the version, such as /v1",
             self.shown_url, self.provider
         );
         Failure::new(ErrorClass::BadRequest, message)
@@ -206,7 +212,7 @@ impl Endpoint {
                 )
             }
             (404 | 405, _) => format!(
-                "; check the model's name, and that base_url of provider `{provider}` includes the version, such as /v1"
+                "; check the model's name, and that base_url of provider `{provider}` ends with the version, such as /v1, and holds nothing behind it"
             ),
             _ => String::new(),
         }

@@ -14,6 +14,7 @@ mod place;
 
 mod files;
 pub mod look;
+pub mod put_back;
 
 mod sys;
 mod supervisor;

@@ -85,6 +85,28 @@ impl Place {
         Ok(Place { root, relative, path, shown, note: None })
     }
 
+    /// The place of an absolute path that was free of links once. None unless it leads straight into `root`.
+    pub(crate) fn inside(root: &Path, path: &Path) -> Option<Self> {
+        let relative = path.strip_prefix(root).ok()?;
+        let is_plain = relative.components().all(|component| matches!(component, Component::Normal(_)));
+        (is_plain && relative.file_name().is_some()).then(|| Place {
+            root: root.to_owned(),
+            relative: relative.to_owned(),
+            path: path.to_owned(),
+            shown: shown_path(path, root),
+            note: None,
+        })
+    }
+
+    /// Removes the file, itself and not where a link would lead.
+    pub(crate) fn remove(&self) -> Result<(), ToolError> {
+        let remove = || -> io::Result<()> {
+            let (directory, name) = self.parent(false)?;
+            Ok(rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?)
+        };
+        remove().map_err(|error| ToolError::from(format!("cannot remove {}: {error}", self.shown)))
+    }
+
     /// The directory that holds it, with the name it has there. `create` makes missing directories on the way.
     pub(crate) fn parent(&self, create: bool) -> io::Result<(OwnedFd, OsString)> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;

@@ -2,4 +2,6 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, missing_docs, unreachable_pub)]
 
+pub mod anthropic_rules;
 pub mod recorded;
+pub mod rules_responses;

@@ -18,6 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Decodes every recorded answer over a wire format: whole, in the recorded pieces, byte by byte and in random cuts.
 pub fn compare_answers<D: Decoder>(api: &str, decoder: impl Fn() -> D) {
+    compare_answers_with(api, decoder, differences);
+}
+
+/// The same, where `differences` says what is wrong with an attempt and with what was shown of it.
+pub fn compare_answers_with<D: Decoder>(
+    api: &str,
+    decoder: impl Fn() -> D,
+    differences: impl Fn(&Value, &Attempt, &str) -> Vec<String>,
+) {
     let entries = recordings();
     let mut wrong = Vec::new();
     let answers = entries.iter().filter(|entry| entry["api"] == api && entry["status"] == 200);
@@ -76,11 +85,11 @@ fn reply(entry: &Value) -> Reply {
         .fold(Reply::json(status, body), |reply, (name, value)| reply.header(name, value.as_str().unwrap()))
 }
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/wire")
 }
 
-fn recordings() -> Vec<Value> {
+pub fn recordings() -> Vec<Value> {
     match std::fs::read_to_string(folder().join("MANIFEST.jsonl")) {
         Ok(manifest) => manifest.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
         Err(error) => {
@@ -91,12 +100,12 @@ fn recordings() -> Vec<Value> {
     }
 }
 
-fn body(entry: &Value) -> Vec<u8> {
+pub fn body(entry: &Value) -> Vec<u8> {
     std::fs::read(folder().join(entry["file"].as_str().unwrap())).unwrap()
 }
 
 /// The attempt and everything that was shown.
-fn decode<D: Decoder>(decoder: D, chunks: &[&[u8]]) -> (Attempt, String) {
+pub fn decode<D: Decoder>(decoder: D, chunks: &[&[u8]]) -> (Attempt, String) {
     let mut feed = Feed::new(decoder);
     let mut shown = String::new();
     let mut show = |delta: Delta<'_>| match delta {
@@ -136,7 +145,7 @@ fn random_chunks(seed: u64, body: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-fn class_named(name: &str) -> ErrorClass {
+pub fn class_named(name: &str) -> ErrorClass {
     match name {
         "auth" => ErrorClass::Credentials,
         "quota" => ErrorClass::Quota,
@@ -214,7 +223,7 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
     wrong
 }
 
-fn digest(text: &str, expected: &Value) -> String {
+pub fn digest(text: &str, expected: &Value) -> String {
     if !expected.is_object() {
         return Value::from(text).to_string();
     }
@@ -224,7 +233,7 @@ fn digest(text: &str, expected: &Value) -> String {
 }
 
 /// The calls in the form of the manifest. A missing id or name is null or empty there; the kind of nothing is taken over.
-fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
+pub fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     let shown = calls.iter().enumerate().map(|(at, call)| {
         let expected = &expect["tool_calls"][at];
         let text = |got: &str, wanted: &Value| if got.is_empty() { wanted.clone() } else { Value::from(got) };
@@ -244,7 +253,7 @@ fn shown_calls(calls: &[ToolCall], expect: &Value) -> String {
     Value::Array(shown.collect()).to_string()
 }
 
-fn finish_of(expect: &Value) -> Finish {
+pub fn finish_of(expect: &Value) -> Finish {
     match expect["stop"].as_str().unwrap() {
         "end_turn" => Finish::EndTurn,
         "tool_use" => Finish::ToolCalls,
@@ -254,7 +263,7 @@ fn finish_of(expect: &Value) -> Finish {
     }
 }
 
-fn usage_of(entry: &Value) -> Option<Usage> {
+pub fn usage_of(entry: &Value) -> Option<Usage> {
     let usage = &entry["expect"]["usage"];
     let count = |name: &str| usage[name].as_u64();
     // The manifest repeats what was reported; this server reports reasoning beside the rest of the answer.

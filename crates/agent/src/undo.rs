@@ -1,0 +1,224 @@
+//! Takes back what tools changed in files, as far as the files still are what the tools wrote.
+//!
+//! The log says what each call changed, and the spill holds what was there before. Nothing is logged: the file is then
+//! another than the model knows, and the next turn tells it so. What was taken back already is found by what the file
+//! holds. All files are put back, or none is touched.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mainstay_session::entry::Body;
+use mainstay_session::ids::Seq;
+use mainstay_session::log::{Durability, Log, OpenError, ReadError, Spill, entries};
+use mainstay_session::message::{ContentHash, FileChange, FilePath};
+use mainstay_tools::ToolError;
+use mainstay_tools::put_back::{hash_now, put_back};
+
+/// A file that was put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// Where it lies.
+    pub path: FilePath,
+    /// Whether it was made by a tool and is gone now.
+    pub is_removed: bool,
+    /// The entry of the first change that was taken back.
+    pub since: Seq,
+}
+
+/// Why nothing was taken back, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// The session cannot be opened, or another process works on it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// No change of a file is in effect.
+    #[error("no change of a file is left to take back")]
+    Nothing,
+    /// Files are no longer what the tools wrote; nothing was changed.
+    #[error("nothing was changed: {}", .0.join("; "))]
+    Conflicts(
+        /// What is wrong with each.
+        Vec<String>,
+    ),
+    /// A file could not be written, after others were put back.
+    #[error("{} could not be put back: {why}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What happened.
+        why: String,
+        /// Those that were put back before.
+        done: Vec<Undone>,
+    },
+}
+
+/// A change as the log tells it.
+#[derive(Clone, Debug)]
+struct Change {
+    seq: Seq,
+    /// How many turns had ended before it.
+    turn: u64,
+    change: FileChange,
+}
+
+/// What is to be done with one file.
+#[derive(Debug, PartialEq, Eq)]
+enum Course {
+    /// It holds what it held before.
+    IsBack,
+    /// It becomes what it was before the first of its changes.
+    PutBack { now: Option<ContentHash>, then: Option<ContentHash>, since: Seq },
+    /// It holds something that none of the changes left.
+    Conflict,
+}
+
+/// Takes back the file changes of the session in `dir` that stand behind the entry `to`; without `to`, those of the last
+/// turn of which any is in effect.
+///
+/// # Errors
+///
+/// If a file is no longer what was written, if the session is in use, or if something cannot be read or written.
+pub fn undo(dir: &Path, to: Option<Seq>, now: jiff::Timestamp) -> Result<Vec<Undone>, UndoError> {
+    // Held until the end, so that no agent works on the files meanwhile.
+    let (log, _) = Log::open(dir, Durability::Relaxed, now)?;
+    let workspace = log.state().header.as_ref().map(|header| header.cwd.0.clone()).unwrap_or_default();
+    let changes = changes(dir)?;
+    match to {
+        Some(seq) => {
+            let chosen: Vec<Change> = changes.into_iter().filter(|change| change.seq > seq).collect();
+            take_back(&workspace, &log.spill(), &chosen)
+        }
+        None => {
+            let mut turns: Vec<u64> = changes.iter().map(|change| change.turn).collect();
+            turns.dedup();
+            for turn in turns.into_iter().rev() {
+                let chosen: Vec<Change> =
+                    changes.iter().filter(|change| change.turn == turn).cloned().collect();
+                match take_back(&workspace, &log.spill(), &chosen) {
+                    Err(UndoError::Nothing) => {}
+                    other => return other,
+                }
+            }
+            Err(UndoError::Nothing)
+        }
+    }
+}
+
+fn changes(dir: &Path) -> Result<Vec<Change>, UndoError> {
+    let mut changes = Vec::new();
+    let mut turn = 0;
+    entries(dir, |_, entry| match entry.map(|entry| (entry.seq, entry.body)) {
+        Ok((seq, Body::ToolResult(result))) => {
+            changes.extend(result.changes.into_iter().map(|change| Change { seq, turn, change }));
+        }
+        Ok((_, Body::TurnEnd(_))) => turn += 1,
+        Ok(_) | Err(_) => {}
+    })?;
+    Ok(changes)
+}
+
+fn take_back(workspace: &Path, spill: &Spill, changes: &[Change]) -> Result<Vec<Undone>, UndoError> {
+    let mut by_file: BTreeMap<&FilePath, Vec<&Change>> = BTreeMap::new();
+    for change in changes {
+        by_file.entry(&change.change.path).or_default().push(change);
+    }
+    let mut conflicts = Vec::new();
+    let mut work = Vec::new();
+    for (path, changes) in by_file {
+        let course = hash_now(workspace, path.as_path()).map(|now| course(now, &changes));
+        match course.and_then(|course| Ok((load(spill, &course)?, course))) {
+            Ok((_, Course::IsBack)) => {}
+            Ok((bytes, Course::PutBack { now, since, .. })) => work.push((path, now, bytes, since)),
+            Ok((_, Course::Conflict)) => {
+                conflicts.push(format!("{path} is no longer what was written into it"));
+            }
+            Err(error) => conflicts.push(error.summary),
+        }
+    }
+    if !conflicts.is_empty() {
+        return Err(UndoError::Conflicts(conflicts));
+    }
+    if work.is_empty() {
+        return Err(UndoError::Nothing);
+    }
+    let mut done = Vec::new();
+    for (path, now, bytes, since) in work {
+        if let Err(error) = put_back(workspace, path.as_path(), now.as_ref(), bytes.as_deref()) {
+            return Err(UndoError::Write { path: path.0.clone(), why: error.summary, done });
+        }
+        done.push(Undone { path: path.clone(), is_removed: bytes.is_none(), since });
+    }
+    Ok(done)
+}
+
+/// Walks back from the last change whose outcome the file holds; those behind it were taken back already.
+fn course(now: Option<ContentHash>, changes: &[&Change]) -> Course {
+    let holds = |change: &&Change| now.as_ref() == Some(&change.change.after);
+    let Some(last) = changes.iter().rposition(holds) else {
+        let is_back = changes.first().is_none_or(|first| first.change.before == now);
+        return if is_back { Course::IsBack } else { Course::Conflict };
+    };
+    let mut then = now.clone();
+    for change in changes[..=last].iter().rev() {
+        if then.as_ref() != Some(&change.change.after) {
+            return Course::Conflict;
+        }
+        then.clone_from(&change.change.before);
+    }
+    Course::PutBack { now, then, since: changes[0].seq }
+}
+
+fn load(spill: &Spill, course: &Course) -> Result<Option<Vec<u8>>, ToolError> {
+    let Course::PutBack { then: Some(hash), .. } = course else { return Ok(None) };
+    let failed = |error: io::Error| {
+        ToolError::from(format!(
+            "what was there before cannot be read: {}: {error}",
+            spill.path(hash).display()
+        ))
+    };
+    spill.load(hash).map(Some).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The course of a file that holds `now`, after changes from one content to the next.
+    fn course_of(now: &str, changes: &[(&str, &str)]) -> Course {
+        let hash = |text: &str| ContentHash::of(text.as_bytes());
+        let made: Vec<Change> = (1..)
+            .zip(changes)
+            .map(|(seq, (before, after))| Change {
+                seq,
+                turn: 0,
+                change: FileChange {
+                    path: FilePath(PathBuf::from("/w/f")),
+                    before: (!before.is_empty()).then(|| hash(before)),
+                    after: hash(after),
+                },
+            })
+            .collect();
+        course((!now.is_empty()).then(|| hash(now)), &made.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_the_file_holds_decides_the_course() {
+        let back = |now: &str, then: &str, since| Course::PutBack {
+            now: Some(ContentHash::of(now.as_bytes())),
+            then: (!then.is_empty()).then(|| ContentHash::of(then.as_bytes())),
+            since,
+        };
+        assert_eq!(course_of("c", &[("a", "b"), ("b", "c")]), back("c", "a", 1));
+        assert_eq!(course_of("b", &[("a", "b"), ("b", "c")]), back("b", "a", 1));
+        assert_eq!(course_of("a", &[("a", "b"), ("b", "c")]), Course::IsBack);
+        assert_eq!(course_of("x", &[("a", "b"), ("b", "c")]), Course::Conflict);
+        assert_eq!(course_of("c", &[("a", "b"), ("hand", "c")]), Course::Conflict);
+        assert_eq!(course_of("new", &[("", "new")]), back("new", "", 1));
+        assert_eq!(course_of("", &[("", "new")]), Course::IsBack);
+        assert_eq!(course_of("", &[("a", "b")]), Course::Conflict);
+    }
+}

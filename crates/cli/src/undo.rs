@@ -1,0 +1,53 @@
+//! `mainstay undo`: what tools changed in files is taken back.
+
+use mainstay_agent::session::ids::Seq;
+use mainstay_agent::session::log::{OpenError, SessionSummary};
+use mainstay_agent::undo::{UndoError, Undone, undo as take_back};
+
+use crate::choose::short_id;
+use crate::error::CliError;
+use crate::history::unreadable;
+use crate::output::{inert, out};
+
+/// Takes back the changes of the last turn that changed files, or all behind an entry.
+///
+/// # Errors
+///
+/// If a file is no longer what was written, or the session is in use or cannot be read.
+pub(crate) fn undo(session: &SessionSummary, to: Option<Seq>) -> Result<(), CliError> {
+    match take_back(&session.dir, to, jiff::Timestamp::now()) {
+        Ok(done) => {
+            done.iter().for_each(say_undone);
+            Ok(())
+        }
+        Err(UndoError::Write { path, why, done }) => {
+            done.iter().for_each(say_undone);
+            let message = format!("{} could not be put back: {why}", path.display());
+            Err(CliError::new(1, message)
+                .hint("the files above were put back; run the command again for the rest"))
+        }
+        Err(error) => Err(refused(error, short_id(&session.id))),
+    }
+}
+
+fn say_undone(undone: &Undone) {
+    let path = inert(&undone.path.to_string());
+    let what = if undone.is_removed { "removed" } else { "put back" };
+    out(&format!("{what} {path} (changed since entry {})", undone.since));
+}
+
+fn refused(error: UndoError, id: &str) -> CliError {
+    match error {
+        UndoError::Open(OpenError::Read(error)) | UndoError::Read(error) => unreadable(error),
+        UndoError::Open(error @ OpenError::InUse { .. }) => {
+            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end")
+        }
+        UndoError::Conflicts(conflicts) => {
+            let error = CliError::new(1, "nothing was changed, since a file is no longer what was written");
+            conflicts.iter().fold(error, |error, conflict| error.hint(inert(conflict)))
+        }
+        error @ (UndoError::Open(_) | UndoError::Nothing | UndoError::Write { .. }) => {
+            CliError::new(1, format!("session {id}: {error}"))
+        }
+    }
+}
