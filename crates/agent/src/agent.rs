@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
-use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
+use mainstay_session::log::{
+    AppendError, CreateError, Damage, Log, OpenError, RewindError, RewindTo, Rewound, Spill,
+};
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
 use mainstay_session::world::system_text;
@@ -125,6 +127,18 @@ impl Agent {
     pub async fn wake(&mut self, cancel: &CancellationToken) -> Option<TurnReport> {
         let is_woken = self.log.read(|state| state.inbox.iter().any(|message| message.wake));
         if is_woken { Some(self.turn(cancel).run(None).await) } else { None }
+    }
+
+    /// Goes back to where the session stood; see [`Log::rewind`].
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing to go back to, if what lies between is damaged, or if the log cannot be written. Then the
+    /// session stands where it stood.
+    pub fn rewind(&mut self, to: RewindTo) -> Result<Rewound, RewindError> {
+        let rewound = self.log.lock().rewind(to, (self.setup.clock)())?;
+        self.enter()?;
+        Ok(rewound)
     }
 
     /// Waits until a waking notification is accepted. One that came since the last wait counts.

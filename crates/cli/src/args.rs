@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use crate::config::{Approve, ModelName, Overrides, defaults};
 
@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Take back what the tools changed in files; the conversation stays
     #[command(after_help = UNDO_EXAMPLES)]
     Undo(UndoArguments),
+    /// Go back to the end of a turn; what came after is left, not lost
+    #[command(after_help = REWIND_EXAMPLES)]
+    Rewind(RewindArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -135,6 +138,24 @@ pub(crate) struct UndoArguments {
     pub(crate) to: Option<u64>,
 }
 
+/// `mainstay rewind`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(group = ArgGroup::new("where").required(true).args(["turn", "undo", "entry"]))]
+pub(crate) struct RewindArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Go back to the end of turn N; 0 is before the first prompt
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u64>,
+    /// Take the last rewind back
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Go to where the session stood at this entry of its log, also of a branch that was left
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) entry: Option<u64>,
+}
+
 /// Where the prompt comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptSource<'a> {
@@ -228,6 +249,15 @@ Only changes by `write` and `edit` can be taken back, and only while the files s
 Examples:
   mainstay undo 3f2a            the changes of the last turn that changed files
   mainstay undo 3f2a --to 41    everything behind entry 41 (`mainstay history --json` shows the entries)";
+
+const REWIND_EXAMPLES: &str = "\
+The conversation, the plan and what the model knows of files go back. Files do not: `mainstay undo` is for them. What
+was used stays counted, permissions stay, and no notification is delivered twice.
+
+Examples:
+  mainstay rewind 3f2a --turn 2    the end of turn 2; the next prompt begins another turn 3
+  mainstay rewind 3f2a --turn 0    before the first prompt
+  mainstay rewind 3f2a --undo      back to where that command was given";
 
 #[cfg(test)]
 mod tests;

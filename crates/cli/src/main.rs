@@ -16,6 +16,7 @@ mod history;
 mod plan;
 mod sessions;
 mod undo;
+mod rewind;
 mod exec;
 mod demo;
 
@@ -75,6 +76,10 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Undo(arguments) => {
             let UndoArguments { session, to } = arguments;
             undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Rewind(arguments) => {
+            rewind::rewind(&chosen(&surroundings, Some(&arguments.session), None)?, arguments)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::History(arguments) => {

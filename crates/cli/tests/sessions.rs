@@ -1,0 +1,189 @@
+//! Sessions as their user moves, copies, finds and mends them, with the real program.
+//!
+//! Each test has a machine of its own, as in `binary.rs`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
+
+struct Machine {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+}
+
+/// How a run came out.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl Ran {
+    /// Asserts the exit code and what stands on stderr.
+    #[track_caller]
+    fn failed(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "no {part:?} in:\n{}", self.err);
+        }
+        assert_eq!(self.out, "");
+    }
+
+    /// Asserts that it did what it was to do, and what it printed.
+    #[track_caller]
+    fn did(&self, parts: &[&str]) {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.out.contains(part), "no {part:?} in:\n{}", self.out);
+        }
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let machine = Machine { _dir: dir, root };
+        for name in ["home", "config/mainstay", "work"] {
+            fs::create_dir_all(machine.root.join(name)).unwrap();
+        }
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Makes answers the configured model.
+    fn script(&self, answers: Value) {
+        let file = self.root.join("script.json");
+        fs::write(&file, answers.to_string()).unwrap();
+        let text = format!("model = \"script:{}\"\napprove = \"all\"\n", file.display());
+        fs::write(self.root.join("config/mainstay/config.toml"), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MAINSTAY);
+        command
+            .env_clear()
+            .env("HOME", self.path("home"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("MAINSTAY_HOME", self.path("data"))
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(self.path("work"))
+            .args(arguments);
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// The folders of all sessions, the oldest first.
+    fn sessions(&self) -> Vec<PathBuf> {
+        let Ok(names) = fs::read_dir(self.path("data/sessions")) else { return Vec::new() };
+        let mut dirs: Vec<PathBuf> = names.map(|name| name.unwrap().path()).collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// The short id of the session in a folder.
+    fn id_of(dir: &Path) -> String {
+        dir.file_name().unwrap().to_str().unwrap()[28..].to_owned()
+    }
+
+    /// A session of three turns, each with a plan one item further, and its short id.
+    fn three_turns(&self) -> String {
+        self.script(json!([
+            todos("i"),
+            say("one"),
+            todos("ci"),
+            say("two"),
+            todos("cci"),
+            say("three"),
+            say("four"),
+            say("five")
+        ]));
+        self.run(&["exec", "first"]).did(&["one"]);
+        let id = Machine::id_of(&self.sessions()[0]);
+        self.run(&["exec", "--session", &id, "second"]).did(&["two"]);
+        self.run(&["exec", "--session", &id, "third"]).did(&["three"]);
+        id
+    }
+
+    fn plan(&self, id: &str) -> String {
+        self.run(&["plan", id]).out
+    }
+
+    /// What the model is told, as text.
+    fn history(&self, id: &str) -> String {
+        self.run(&["history", id]).out
+    }
+}
+
+fn say(text: &str) -> Value {
+    json!({"text": text})
+}
+
+/// A plan write, one character an item.
+fn todos(statuses: &str) -> Value {
+    let items: Vec<Value> = statuses
+        .chars()
+        .enumerate()
+        .map(|(place, status)| {
+            let status = if status == 'c' { "completed" } else { "in_progress" };
+            json!({"id": place.to_string(), "content": format!("item {place}"), "status": status})
+        })
+        .collect();
+    json!({"calls": [{"name": "todo_write", "arguments": {"todos": items}}]})
+}
+
+/// R10, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes.
+#[test]
+fn a_session_goes_back_and_forth() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    fs::write(machine.path("work/by-hand"), "mine").unwrap();
+    let now = machine.history(&id);
+    let ran = machine.run(&["rewind", &id, "--turn", "1"]);
+    ran.did(&["stands at the end of turn 1 again (it had 3); plan 0/1"]);
+    assert!(ran.err.contains("no file of the workspace was touched"), "{}", ran.err);
+    assert_eq!(machine.plan(&id), "[>] item 0\n\n(0/1 completed)\n");
+    assert!(!machine.history(&id).contains("second"));
+    assert_eq!(fs::read_to_string(machine.path("work/by-hand")).unwrap(), "mine");
+    machine.run(&["sessions"]).did(&["0/1      1"]);
+    machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1); plan 2/3"]);
+    assert_eq!(machine.history(&id), now);
+    machine.run(&["rewind", &id, "--turn", "0"]).did(&["before its first turn"]);
+    machine.run(&["exec", "--session", &id, "anew"]).did(&["one"]);
+    assert!(!machine.history(&id).contains("first"));
+    machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1)"]);
+    assert_eq!(machine.history(&id), now);
+}
+
+#[test]
+fn a_rewind_that_cannot_be_is_refused() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["rewind", &id, "--turn", "4"]).failed(2, &["there is no turn 4: the session has 3"]);
+    machine.run(&["rewind", &id, "--turn", "3"]).failed(2, &["already stands at the end of turn 3"]);
+    machine.run(&["rewind", &id, "--undo"]).failed(2, &["there is no rewind to undo"]);
+    machine.run(&["rewind", &id]).failed(2, &["--turn", "--undo"]);
+    machine.run(&["rewind", &id, "--turn", "1", "--undo"]).failed(2, &["cannot be used with"]);
+    machine.run(&["rewind", "zzz", "--turn", "1"]).failed(2, &["no session has `zzz`"]);
+}
