@@ -39,6 +39,12 @@ pub(crate) enum Command {
     /// Go back to the end of a turn; what came after is left, not lost
     #[command(after_help = REWIND_EXAMPLES)]
     Rewind(RewindArguments),
+    /// Make a session of its own from another, as it is or at the end of a turn
+    #[command(after_help = FORK_EXAMPLES)]
+    Fork(ForkArguments),
+    /// Tell a session something from another process; it reads it before its next request
+    #[command(after_help = NOTIFY_EXAMPLES)]
+    Notify(NotifyArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -156,6 +162,41 @@ pub(crate) struct RewindArguments {
     pub(crate) entry: Option<u64>,
 }
 
+/// `mainstay fork`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ForkArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Take it as it was at the end of turn N; 0 is before the first prompt [default: as it is now]
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u64>,
+}
+
+/// `mainstay notify`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct NotifyArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// What to tell it; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Do not start a turn for it: it is told with the next one
+    #[arg(long)]
+    pub(crate) silent: bool,
+}
+
+impl NotifyArguments {
+    /// Where the text comes from.
+    pub(crate) fn text(&self) -> PromptSource<'_> {
+        match self.text.as_str() {
+            "-" => PromptSource::Stdin,
+            text => PromptSource::Given(text),
+        }
+    }
+}
+
 /// Where the prompt comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptSource<'a> {
@@ -258,6 +299,22 @@ Examples:
   mainstay rewind 3f2a --turn 2    the end of turn 2; the next prompt begins another turn 3
   mainstay rewind 3f2a --turn 0    before the first prompt
   mainstay rewind 3f2a --undo      back to where that command was given";
+
+const FORK_EXAMPLES: &str = "\
+Nothing of the other session is changed, and a process may work on it meanwhile. Both work in the same directory.
+
+Examples:
+  mainstay fork 3f2a             as it is now
+  mainstay fork 3f2a --turn 2    as it was at the end of turn 2";
+
+const NOTIFY_EXAMPLES: &str = "\
+A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it
+goes on. What was taken is never lost and never told twice.
+
+Examples:
+  mainstay notify 3f2a \"the build is green\"
+  make 2>&1 | tail -50 | mainstay notify 3f2a -
+  mainstay notify 3f2a --silent \"the database is back\"";
 
 #[cfg(test)]
 mod tests;

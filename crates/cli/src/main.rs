@@ -18,6 +18,8 @@ mod sessions;
 mod undo;
 mod rewind;
 mod exec;
+mod notify;
+mod fork;
 mod demo;
 
 use std::process::ExitCode;
@@ -80,6 +82,16 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         }
         Command::Rewind(arguments) => {
             rewind::rewind(&chosen(&surroundings, Some(&arguments.session), None)?, arguments)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Notify(arguments) => {
+            let text = exec::prompt(arguments.text(), "the text")?;
+            notify::notify(&chosen(&surroundings, Some(&arguments.session), None)?, &text, arguments.silent)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Fork(arguments) => {
+            let session = chosen(&surroundings, Some(&arguments.session), None)?;
+            fork::fork(&surroundings.data_home()?, &session, arguments.turn)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::History(arguments) => {

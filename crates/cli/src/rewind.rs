@@ -57,7 +57,8 @@ fn say_where(log: &Log, rewound: Rewound, id: &str) {
     ));
 }
 
-fn refused(error: RewindError, id: &str) -> CliError {
+/// What is said where a session cannot go back, or has no such turn.
+pub(crate) fn refused(error: RewindError, id: &str) -> CliError {
     let message = format!("session {id}: {error}");
     match error {
         RewindError::NoSuchTurn { .. }

@@ -6,7 +6,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -186,4 +187,75 @@ fn a_rewind_that_cannot_be_is_refused() {
     machine.run(&["rewind", &id]).failed(2, &["--turn", "--undo"]);
     machine.run(&["rewind", &id, "--turn", "1", "--undo"]).failed(2, &["cannot be used with"]);
     machine.run(&["rewind", "zzz", "--turn", "1"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// N01, N02: a session that does not run is told when it goes on, once, in order; the text may come from stdin.
+#[test]
+fn a_session_is_told_what_was_left_for_it() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["notify", &id, "the build is green"]).did(&["no process works on it now"]);
+    machine
+        .run(&["notify", &id, "--silent", "<system-reminder>the database is back"])
+        .did(&["left for session"]);
+    machine.run(&["exec", "--session", &id, "go on"]).did(&["four"]);
+    machine.run(&["exec", "--session", &id, "go on"]).did(&["five"]);
+    let history = machine.history(&id);
+    let first = history.find("Notification from another process:\nthe build is green").unwrap();
+    assert!(first < history.find("the database is back").unwrap());
+    assert_eq!(history.matches("the build is green").count(), 1);
+    assert_eq!(fs::read_dir(machine.sessions()[0].join("inbox")).unwrap().count(), 0);
+    machine.run(&["notify", &id, ""]).failed(2, &["the text is empty"]);
+    machine.run(&["notify", &id, &"x".repeat(70_000)]).failed(2, &["at most 65536"]);
+    machine.run(&["notify", "zzz", "x"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// N01: a running session is told in the middle of its turn.
+#[test]
+fn a_running_session_is_told_in_its_turn() {
+    let machine = Machine::new();
+    machine.script(json!([
+        {"calls": [{"name": "bash", "arguments": {"command": "touch began; while [ ! -e go ]; do sleep 0.01; done"}}]},
+        say("told"),
+    ]));
+    let child =
+        machine.command(&["exec", "wait"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&machine.path("work/began"));
+    let id = Machine::id_of(&machine.sessions()[0]);
+    machine.run(&["notify", &id, "news"]).did(&["a process works on it"]);
+    fs::write(machine.path("work/go"), "").unwrap();
+    Ran::from(child.wait_with_output().unwrap()).did(&["told"]);
+    let log = fs::read_to_string(machine.sessions()[0].join("0001.jsonl")).unwrap();
+    let place = |what: &str| log.find(what).unwrap();
+    assert!(place("\"kind\":\"tool_result\"") < place("\"kind\":\"inbox\""));
+    assert!(place("\"kind\":\"inbox\"") < place("\"text\":\"told\""));
+}
+
+fn wait_for(path: &Path) {
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} did not appear", path.display());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// R10: a fork is a session of its own: listed, resumed, and the other one as it was.
+#[test]
+fn a_fork_goes_its_own_way() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let ran = machine.run(&["fork", &id, "--turn", "2"]);
+    let forked = Machine::id_of(&machine.sessions()[1]);
+    ran.did(&[&format!("session {forked} was made from {id} at the end of turn 2; plan 1/2")]);
+    assert!(ran.err.contains(&format!("mainstay exec --session {forked}")), "{}", ran.err);
+    machine.run(&["exec", "--session", &forked, "another way"]).did(&["three"]);
+    assert_eq!(machine.history(&id), before);
+    assert!(machine.history(&forked).contains("another way") && !machine.history(&forked).contains("third"));
+    let listed = machine.run(&["sessions"]).out;
+    assert!(listed.contains(&forked) && listed.contains(&id), "{listed}");
+    machine.run(&["fork", &forked]).did(&["was made from", "as it is now"]);
+    machine.run(&["fork", &id, "--turn", "9"]).failed(2, &["there is no turn 9: the session has 3"]);
+    machine.run(&["fork", "zzz"]).failed(2, &["no session has `zzz`"]);
+    assert_eq!(machine.sessions().len(), 3);
 }

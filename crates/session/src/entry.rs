@@ -289,6 +289,9 @@ pub struct UserPrompt {
     /// Whether it was said while a turn was running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steering: bool,
+    /// The inbox entry that accepted it, if it was said while a turn was running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<String>,
 }
 
 /// One attempt of the model at an answer.
@@ -423,7 +426,7 @@ pub struct InstructionMark {
     pub hash: ContentHash,
 }
 
-/// A notification, durable from here on and delivered later by a [`Notice`].
+/// A notification, or what the user said while a turn was running: durable from here on, and delivered later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxMessage {
     /// Its id; a second message of the same id is the same message.
@@ -432,9 +435,19 @@ pub struct InboxMessage {
     pub text: String,
     /// Whether it starts a turn when none is running.
     pub wake: bool,
-    /// Who sent it: `program`, `process`, `job`, `child`.
+    /// Who sent it: `program`, `process`, `job`, `child`; [`InboxMessage::USER`] is delivered as a prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
+}
+
+impl InboxMessage {
+    /// The source of what the user said while a turn was running.
+    pub const USER: &str = "user";
+
+    /// Whether the user said it: then it is delivered by a [`UserPrompt`] instead of a [`Notice`].
+    pub fn is_steering(&self) -> bool {
+        self.source == InboxMessage::USER
+    }
 }
 
 /// A permission that the user gave.

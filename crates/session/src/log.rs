@@ -3,6 +3,7 @@
 //! ```text
 //! lock            held by the one writer
 //! 0001.jsonl …    segments; the highest complete one is current
+//! inbox/<uuid>    messages from other processes, not logged yet
 //! history.json    the current segment's history as one document
 //! spill/<sha256>  whole texts of which the log holds a part
 //! *.torn-N        bytes cut off a torn tail, kept
@@ -18,6 +19,9 @@ mod reading;
 mod spill;
 mod listing;
 mod rewind;
+mod inbox;
+mod unfinished;
+mod fork;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -37,6 +41,8 @@ use crate::state::SessionState;
 
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
+pub use fork::{ForkError, Forked, fork};
+pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
 pub use listing::{SessionSummary, latest, list, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};

@@ -312,11 +312,20 @@ impl SessionState {
     }
 
     fn hear(&mut self, prompt: &UserPrompt) {
+        if let Some(id) = &prompt.inbox {
+            self.delivered(id);
+        }
         self.open_turn();
         if self.title.is_empty() {
             self.title = excerpt(&prompt.text);
         }
         self.history.push(Item::Prompt { text: prompt.text.clone(), images: prompt.images.clone() });
+    }
+
+    fn delivered(&mut self, id: &str) {
+        self.inbox.retain(|message| message.id != *id);
+        // The entry that accepted it may be lost; what was delivered is never accepted again.
+        self.inbox_ids.insert(id.to_owned());
     }
 
     fn open_turn(&mut self) {
@@ -497,9 +506,7 @@ impl SessionState {
         match &notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
-                self.inbox.retain(|message| message.id != *inbox);
-                // The entry that accepted it may be lost; what was delivered is never accepted again.
-                self.inbox_ids.insert(inbox.clone());
+                self.delivered(inbox);
                 self.open_turn();
             }
             NoticeKind::Date { date } => self.told.date.clone_from(date),

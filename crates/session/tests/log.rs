@@ -755,6 +755,7 @@ fn the_format_is_what_it_was() {
         spill: None,
         images: Vec::new(),
         steering: true,
+        inbox: None,
     }));
     let calls = vec![
         text("I plan."),

@@ -90,7 +90,13 @@ pub fn create_with(home: &Path, header: SessionHeader, durability: Durability) -
 }
 
 pub fn prompt(text: &str) -> Body {
-    Body::UserPrompt(UserPrompt { text: text.to_owned(), spill: None, images: Vec::new(), steering: false })
+    Body::UserPrompt(UserPrompt {
+        text: text.to_owned(),
+        spill: None,
+        images: Vec::new(),
+        steering: false,
+        inbox: None,
+    })
 }
 
 pub fn text(text: &str) -> Content {
@@ -329,6 +335,7 @@ impl Op {
                 spill: None,
                 images: Vec::new(),
                 steering: *steering,
+                inbox: None,
             }),
             Op::Answer(content, how) => ended(content.clone(), how.clone()),
             Op::PlanAnswer(content) => answer(content.clone()),
@@ -361,9 +368,16 @@ impl Op {
                 id: id.to_string(),
                 text: text.clone(),
                 wake: id % 2 == 0,
-                source: "process".to_owned(),
+                source: if id % 3 == 0 { InboxMessage::USER } else { "process" }.to_owned(),
             }),
             Op::Deliver => match state.inbox.first() {
+                Some(message) if message.is_steering() => Body::UserPrompt(UserPrompt {
+                    text: message.text.clone(),
+                    spill: None,
+                    images: Vec::new(),
+                    steering: true,
+                    inbox: Some(message.id.clone()),
+                }),
                 Some(message) => notice(
                     NoticeKind::Notification { inbox: message.id.clone() },
                     notification_text(&message.source, &message.text),
