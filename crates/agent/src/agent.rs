@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
+use mainstay_session::entry::{
+    Body, FORMAT, InboxMessage, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, World,
+};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{
@@ -12,7 +14,7 @@ use mainstay_session::log::{
 };
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
-use mainstay_session::world::system_text;
+use mainstay_session::world::{moved_text, system_text};
 use mainstay_tools::ToolKind;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -218,6 +220,11 @@ impl Agent {
     fn enter(&self) -> Result<(), AppendError> {
         if self.log.read(|state| state.world.is_none()) {
             self.log.append(Body::World(world(&self.setup)))?;
+        }
+        let workspace = self.setup.workspace.display().to_string();
+        if self.log.read(|state| state.told.cwd != workspace) {
+            let (cwd, text) = (FilePath(self.setup.workspace.clone()), moved_text(&workspace));
+            self.log.append(Body::Notice(Notice { about: NoticeKind::Moved { cwd }, text }))?;
         }
         let choice = choice(&self.setup);
         if self.log.read(|state| state.model.as_ref() != Some(&choice)) {

@@ -26,7 +26,8 @@ pub(crate) enum Command {
     /// Do one turn without an interface: the answer on stdout, all else on stderr
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(ExecArguments),
-    /// List the sessions, the newest first
+    /// List the sessions, the newest first; search, remove and restore them
+    #[command(after_help = SESSIONS_EXAMPLES)]
     Sessions(SessionsArguments),
     /// Show the plan of a session
     #[command(after_help = PLAN_EXAMPLES)]
@@ -42,6 +43,11 @@ pub(crate) enum Command {
     /// Make a session of its own from another, as it is or at the end of a turn
     #[command(after_help = FORK_EXAMPLES)]
     Fork(ForkArguments),
+    /// Write a whole session to one file, for another machine or a report
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArguments),
+    /// Take in a session that was exported
+    Import(ImportArguments),
     /// Tell a session something from another process; it reads it before its next request
     #[command(after_help = NOTIFY_EXAMPLES)]
     Notify(NotifyArguments),
@@ -96,10 +102,37 @@ const _: () = assert!(defaults::REQUIRE_PLAN == 3);
 
 /// `mainstay sessions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArguments {
-    /// Print a JSON array
+    /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only those whose title, prompts or answers hold this, in whatever case
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// List those in the trash instead
+    #[arg(long)]
+    pub(crate) trash: bool,
+    /// What to do with one.
+    #[command(subcommand)]
+    pub(crate) action: Option<SessionsAction>,
+}
+
+/// What to do with a session.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum SessionsAction {
+    /// Move a session to the trash; nothing is deleted
+    Rm {
+        /// The session, by any unique part of its id
+        #[arg(value_name = "ID")]
+        session: String,
+    },
+    /// Bring a session back from the trash
+    Restore {
+        /// The session, by any unique part of its id
+        #[arg(value_name = "ID")]
+        session: String,
+    },
 }
 
 /// `mainstay plan`.
@@ -171,6 +204,28 @@ pub(crate) struct ForkArguments {
     /// Take it as it was at the end of turn N; 0 is before the first prompt [default: as it is now]
     #[arg(long, value_name = "N")]
     pub(crate) turn: Option<u64>,
+}
+
+/// `mainstay export`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ExportArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Where to; `-` is stdout [default: mainstay-ID.jsonl in this directory]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace what looks like a key, a token or a password
+    #[arg(long)]
+    pub(crate) mask: bool,
+}
+
+/// `mainstay import`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ImportArguments {
+    /// What `mainstay export` wrote; `-` is stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `mainstay notify`.
@@ -306,6 +361,21 @@ Nothing of the other session is changed, and a process may work on it meanwhile.
 Examples:
   mainstay fork 3f2a             as it is now
   mainstay fork 3f2a --turn 2    as it was at the end of turn 2";
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  mainstay sessions --search \"retry loop\"    where that was spoken of
+  mainstay sessions rm 3f2a                   to the trash; nothing is deleted, by age or otherwise
+  mainstay sessions restore 3f2a              back again";
+
+const EXPORT_EXAMPLES: &str = "\
+The file holds prompts, answers, outputs of tools and contents of files. With --mask what looks like a secret is
+replaced; look through it nevertheless before you give it to someone.
+
+Examples:
+  mainstay export 3f2a
+  mainstay export 3f2a --mask -o report.jsonl
+  mainstay export 3f2a -o - | ssh other mainstay import -";
 
 const NOTIFY_EXAMPLES: &str = "\
 A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it

@@ -227,13 +227,9 @@ fn say_if_interrupted(setup: &Setup) {
 
 fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
     let id = short_id(&chosen.id);
-    let cwd = chosen.cwd.clone().unwrap_or(FilePath(setup.workspace.clone()));
-    if cwd.as_path() != setup.workspace {
-        return Err(CliError::new(
-            USAGE,
-            format!("session {id} works in {cwd}, not in {}", setup.workspace.display()),
-        )
-        .hint(format!("mainstay exec --session {id} \"…\"")));
+    if let Some(cwd) = chosen.cwd.as_ref().filter(|cwd| cwd.as_path() != setup.workspace) {
+        // Only `--cwd` leads here: without it the work is done where the session worked.
+        say(&format!("session {id} worked in {cwd}; it works in {} from here on", setup.workspace.display()));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);

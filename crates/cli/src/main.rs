@@ -20,6 +20,7 @@ mod rewind;
 mod exec;
 mod notify;
 mod fork;
+mod transfer;
 mod demo;
 
 use std::process::ExitCode;
@@ -57,12 +58,8 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Demo => demo::demo(&surroundings.data_home()?),
         Command::Sessions(arguments) => {
             let workspace = surroundings.workspace(None)?;
-            sessions::sessions(
-                &surroundings.data_home()?,
-                &workspace,
-                arguments.json,
-                jiff::Timestamp::now(),
-            )?;
+            let now = jiff::Timestamp::now();
+            sessions::sessions(&surroundings.data_home()?, &workspace, arguments, now)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Plan(arguments) => {
@@ -92,6 +89,15 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Fork(arguments) => {
             let session = chosen(&surroundings, Some(&arguments.session), None)?;
             fork::fork(&surroundings.data_home()?, &session, arguments.turn)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Export(arguments) => {
+            let session = chosen(&surroundings, Some(&arguments.session), None)?;
+            transfer::export(&session, &surroundings.current_dir, arguments)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Import(arguments) => {
+            transfer::import(&surroundings.data_home()?, &surroundings.current_dir, &arguments.file)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::History(arguments) => {

@@ -259,3 +259,99 @@ fn a_fork_goes_its_own_way() {
     machine.run(&["fork", "zzz"]).failed(2, &["no session has `zzz`"]);
     assert_eq!(machine.sessions().len(), 3);
 }
+
+/// L09: a session moves to another machine, where its directory is not, and goes on in one that is named.
+#[test]
+fn a_session_is_exported_and_goes_on_elsewhere() {
+    let (here, there) = (Machine::new(), Machine::new());
+    let id = here.three_turns();
+    here.run(&["export", &id]).did(&["files in", &format!("mainstay-{id}.jsonl")]);
+    let file = here.path("work").join(format!("mainstay-{id}.jsonl"));
+    here.run(&["export", &id]).failed(2, &["cannot write", "-o FILE"]);
+    there.three_turns();
+    let name = file.display().to_string();
+    let ran = there.run(&["import", &name]);
+    ran.did(&[&format!("session {id} is here; 3 turns: first")]);
+    fs::rename(here.path("work"), here.path("gone")).unwrap();
+    let name = here.path("gone").join(file.file_name().unwrap()).display().to_string();
+    there.run(&["import", &name]).failed(2, &["there is a session", "already"]);
+    there.run(&["exec", "--session", &id, "on"]).failed(2, &["cannot be used", "--cwd"]);
+    let ran = there.run(&["exec", "--session", &id, "--cwd", ".", "on"]);
+    ran.did(&["four"]);
+    assert!(ran.err.contains("worked in"), "{}", ran.err);
+    let told = format!("The working directory is now {}.", there.path("work").display());
+    assert_eq!(there.history(&id).matches(&told).count(), 1);
+    there.run(&["exec", "--session", &id, "and on"]).did(&["five"]);
+    assert_eq!(there.history(&id).matches(&told).count(), 1);
+    let listed = there.run(&["sessions"]).out;
+    assert!(!listed.contains(&here.root.display().to_string()), "{listed}");
+}
+
+/// L09, D14: what was read before the directory was moved is known of the files where they are now.
+#[test]
+fn a_moved_directory_takes_its_session_along() {
+    let machine = Machine::new();
+    fs::write(machine.path("work/f"), "one\n").unwrap();
+    machine.script(json!([
+        {"calls": [{"name": "read", "arguments": {"path": "f"}}]}, say("read"),
+        {"calls": [{"name": "edit", "arguments": {"path": "f", "old": "one", "new": "two"}}]}, say("edited"),
+    ]));
+    machine.run(&["exec", "read it"]).did(&["read"]);
+    let id = Machine::id_of(&machine.sessions()[0]);
+    fs::rename(machine.path("work"), machine.path("moved")).unwrap();
+    fs::create_dir(machine.path("work")).unwrap();
+    let moved = machine.path("moved").display().to_string();
+    machine.run(&["exec", "--session", &id, "--cwd", &moved, "edit it"]).did(&["edited"]);
+    assert_eq!(fs::read_to_string(machine.path("moved/f")).unwrap(), "two\n");
+    assert!(!machine.history(&id).contains("it is gone"));
+}
+
+#[test]
+fn an_export_goes_through_a_pipe_and_is_masked_on_request() {
+    let (here, there) = (Machine::new(), Machine::new());
+    let secret = format!("AKIA{}", "C".repeat(16));
+    here.script(json!([say(&format!("it is {secret}"))]));
+    here.run(&["exec", "tell"]).did(&[&secret]);
+    let id = Machine::id_of(&here.sessions()[0]);
+    let ran = here.run(&["export", &id, "--mask", "-o", "-"]);
+    assert!(ran.code == 0 && !ran.out.contains(&secret) && ran.out.contains("it is [masked]"), "{}", ran.out);
+    assert!(ran.err.contains("what looks like a secret was replaced"), "{}", ran.err);
+    fs::write(there.path("work/e"), &ran.out).unwrap();
+    there.run(&["import", "e"]).did(&["is here; 1 turns: tell"]);
+    let other = Machine::new();
+    fs::write(other.path("work/half"), &ran.out[..ran.out.len() / 2]).unwrap();
+    other.run(&["import", "half"]).failed(1, &["line", "is not of an export", "nothing was imported"]);
+    assert!(other.sessions().is_empty());
+    there.run(&["import", "none"]).failed(2, &["cannot read"]);
+    here.run(&["export", "zzz"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// D15, D16: sessions are found, put away and brought back; the newest real one is taken.
+#[test]
+fn sessions_are_found_put_away_and_brought_back() {
+    let machine = Machine::new();
+    let first = machine.three_turns();
+    machine.script(json!([say("Something about Trees.")]));
+    machine.run(&["exec", "name a plant"]).did(&["Trees"]);
+    let second = Machine::id_of(&machine.sessions()[1]);
+    let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
+    fs::create_dir(&stub).unwrap();
+    fs::write(stub.join("lock"), "").unwrap();
+    let found = machine.run(&["sessions", "--search", "tREES"]);
+    found.did(&[&second, "Something about Trees."]);
+    assert!(!found.out.contains(&first));
+    let row: Value =
+        serde_json::from_str(&machine.run(&["sessions", "--search", "trees", "--json"]).out).unwrap();
+    assert_eq!(row["found"], "Something about Trees.");
+    assert!(machine.run(&["sessions", "--search", "nowhere"]).err.contains("No session speaks of it."));
+    machine.run(&["sessions", "--search", " "]).failed(2, &["is empty"]);
+    machine.run(&["sessions", "rm", &second]).did(&[&second, "in the trash", "data/trash"]);
+    machine.run(&["plan", &second]).failed(2, &["no session has"]);
+    assert!(machine.run(&["history"]).out.contains("first"), "the newest real one");
+    machine.run(&["sessions", "--trash"]).did(&[&second, "name a plant"]);
+    machine.run(&["sessions", "restore", &second]).did(&["is back: name a plant"]);
+    assert!(machine.run(&["history"]).out.contains("name a plant"));
+    machine.run(&["sessions", "restore", &second]).failed(2, &["no session has", "--trash"]);
+    machine.run(&["sessions", "rm", "zzz"]).failed(2, &["no session has"]);
+    machine.run(&["sessions", "--json", "rm", &first]).failed(2, &[]);
+}

@@ -259,6 +259,9 @@ pub struct Told {
     pub date: String,
     /// The instruction files.
     pub instructions: Vec<InstructionMark>,
+    /// The workspace, as the text for the model names it.
+    #[serde(default)]
+    pub cwd: String,
 }
 
 /// Which model answers.
@@ -385,6 +388,11 @@ pub enum NoticeKind {
         /// What each of them holds now.
         files: Vec<FileMark>,
     },
+    /// The session works in another directory from here on.
+    Moved {
+        /// Which.
+        cwd: FilePath,
+    },
     /// Something an interceptor added.
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
@@ -401,6 +409,7 @@ impl NoticeKind {
             NoticeKind::Date { .. } => "date",
             NoticeKind::Instructions { .. } => "instructions",
             NoticeKind::FilesChanged { .. } => "files_changed",
+            NoticeKind::Moved { .. } => "moved",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
         }
@@ -563,6 +572,9 @@ pub struct TurnEnd {
     /// What failed, where something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The workspace, where it is another than the segment began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<FilePath>,
 }
 
 /// What a session has used so far.

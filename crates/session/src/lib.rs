@@ -6,6 +6,7 @@
 
 pub mod ids;
 pub mod lookalike;
+pub mod secrets;
 pub mod plan;
 pub mod arguments;
 pub mod message;

@@ -22,6 +22,10 @@ mod rewind;
 mod inbox;
 mod unfinished;
 mod fork;
+mod export;
+mod archive;
+mod search;
+mod import;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -39,14 +43,18 @@ use crate::line;
 use crate::plan::Plan;
 use crate::state::SessionState;
 
+pub use archive::{TrashError, leftovers, remove, restore, trash_dir};
+pub use export::{ExportError, Exported, export, new_export_file};
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
 pub use fork::{ForkError, Forked, fork};
+pub use import::{ImportError, import};
 pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
-pub use listing::{SessionSummary, latest, list, summarise};
+pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
 pub use rewind::{RewindError, RewindTo, Rewound};
+pub use search::{Found, search};
 pub use spill::{Spill, SpillError, SpillWriter};
 
 use file::LogFile;

@@ -19,7 +19,9 @@ use crate::entry::{
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
-use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
+use crate::message::{
+    Content, ContentHash, Ended, FilePath, Outcome, ReferencedFile, RequestMark, ToolCall, ToolResult,
+};
 use crate::plan::{self, Plan, PlanInView};
 use crate::recent::RecentFiles;
 
@@ -186,7 +188,13 @@ impl SessionState {
             totals: self.totals,
             last_words: self.last_words.clone(),
             error,
+            cwd: self.header.as_ref().filter(|_| self.has_moved()).map(|header| header.cwd.clone()),
         }
+    }
+
+    /// Whether the session works in another directory than its segment began with.
+    fn has_moved(&self) -> bool {
+        self.world.as_ref().is_some_and(|world| world.cwd != self.told.cwd)
     }
 
     fn apply_main(&mut self, entry: &Entry) {
@@ -275,6 +283,7 @@ impl SessionState {
                     hash: ContentHash::of(file.text.as_bytes()),
                 })
                 .collect(),
+            cwd: world.cwd.clone(),
         };
         self.world = Some(world.clone());
     }
@@ -502,6 +511,26 @@ impl SessionState {
         }
     }
 
+    /// What was known of files below the directory before is known of those below the new one.
+    fn moved(&mut self, cwd: &FilePath) {
+        let before = std::path::PathBuf::from(std::mem::take(&mut self.told.cwd));
+        self.told.cwd = cwd.as_path().display().to_string();
+        let there = |path: &FilePath| match path.as_path().strip_prefix(&before) {
+            Ok(rest) => FilePath(cwd.as_path().join(rest)),
+            Err(_elsewhere) => path.clone(),
+        };
+        self.seen = self.seen.iter().map(|(path, hash)| (there(path), hash.clone())).collect();
+        self.told_files = self.told_files.iter().map(|(path, hash)| (there(path), hash.clone())).collect();
+        let recent: Vec<_> = self.recent_files.iter().cloned().collect();
+        self.recent_files = RecentFiles::default();
+        for file in recent.into_iter().rev() {
+            self.recent_files.touch(ReferencedFile { path: there(&file.path), ..file });
+        }
+        if let Some(header) = &mut self.header {
+            header.cwd = cwd.clone();
+        }
+    }
+
     fn noticed(&mut self, notice: &Notice) {
         match &notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
@@ -515,6 +544,7 @@ impl SessionState {
                 let marks = files.iter().map(|file| (file.path.clone(), file.hash.clone()));
                 self.told_files.extend(marks);
             }
+            NoticeKind::Moved { cwd } => self.moved(cwd),
             NoticeKind::PlanCarried | NoticeKind::Interceptor | NoticeKind::Continuation => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });

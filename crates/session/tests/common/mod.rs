@@ -555,6 +555,7 @@ fn any_notice() -> impl Strategy<Value = Op> {
     let about = prop_oneof![
         Just(NoticeKind::Date { date: "2026-12-01".to_owned() }),
         Just(NoticeKind::FilesChanged { files: vec![FileMark { path: path("/work/app/1.rs"), hash: None }] }),
+        Just(NoticeKind::Moved { cwd: path("/work/moved") }),
         Just(NoticeKind::Interceptor),
         Just(NoticeKind::Continuation),
     ];
