@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Tell a session something from another process; it reads it before its next request
     #[command(after_help = NOTIFY_EXAMPLES)]
     Notify(NotifyArguments),
+    /// Say what is damaged in a session, and repair what can be
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -228,6 +231,17 @@ pub(crate) struct ImportArguments {
     pub(crate) file: PathBuf,
 }
 
+/// `mainstay doctor`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct DoctorArguments {
+    /// The session, by any unique part of its id [default: the installation itself]
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Write damaged segments anew; the old files are kept beside them
+    #[arg(long, requires = "session")]
+    pub(crate) repair: bool,
+}
+
 /// `mainstay notify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct NotifyArguments {
@@ -376,6 +390,16 @@ Examples:
   mainstay export 3f2a
   mainstay export 3f2a --mask -o report.jsonl
   mainstay export 3f2a -o - | ssh other mainstay import -";
+
+const DOCTOR_EXAMPLES: &str = "\
+A repair keeps every good entry and brings nothing back that is lost; what was there before is kept as *.before-repair-N.
+
+Examples:
+  mainstay doctor                  what there is: version, directories, sessions
+  mainstay doctor 3f2a             what of this session cannot be read, and where
+  mainstay doctor 3f2a --repair
+
+Exit codes: 0 nothing is wrong, 1 something is damaged, 65 the session cannot go on.";
 
 const NOTIFY_EXAMPLES: &str = "\
 A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it

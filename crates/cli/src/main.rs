@@ -21,11 +21,12 @@ mod exec;
 mod notify;
 mod fork;
 mod transfer;
+mod doctor;
 mod demo;
 
 use std::process::ExitCode;
 
-use args::{Command, HistoryArguments, PlanArguments, UndoArguments};
+use args::{Command, DoctorArguments, HistoryArguments, PlanArguments, UndoArguments};
 use config::places::Surroundings;
 use error::CliError;
 use mainstay_agent::session::log::SessionSummary;
@@ -99,6 +100,10 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Import(arguments) => {
             transfer::import(&surroundings.data_home()?, &surroundings.current_dir, &arguments.file)?;
             Ok(ExitCode::SUCCESS)
+        }
+        Command::Doctor(DoctorArguments { session: None, .. }) => doctor::installation(&surroundings),
+        Command::Doctor(DoctorArguments { session: Some(part), repair }) => {
+            doctor::session(&chosen(&surroundings, Some(part), None)?, *repair)
         }
         Command::History(arguments) => {
             let HistoryArguments { session, json, cwd } = arguments;

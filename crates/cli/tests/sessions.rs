@@ -355,3 +355,69 @@ fn sessions_are_found_put_away_and_brought_back() {
     machine.run(&["sessions", "rm", "zzz"]).failed(2, &["no session has"]);
     machine.run(&["sessions", "--json", "rm", &first]).failed(2, &[]);
 }
+
+/// L04: what is lost is said with its place; a repair keeps the rest and the old bytes, and the session goes on.
+#[test]
+fn a_damaged_session_is_explained_and_repaired() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["doctor", &id]).did(&[&format!("session {id} is sound"), "0001.jsonl: "]);
+    machine.run(&["doctor", &id, "--repair"]).did(&["is sound"]);
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let mut lines: Vec<String> = fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
+    let last = lines.len() - 2;
+    lines[last] = "nonsense".to_owned();
+    let damaged = lines.join("\n") + "\n{\"torn";
+    fs::write(&file, &damaged).unwrap();
+    let ran = machine.run(&["doctor", &id]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains(&format!("line {} of 0001.jsonl is damaged", last + 1)), "{}", ran.out);
+    assert!(
+        ran.out.contains("was cut short (6 bytes)") && ran.err.contains("--repair"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), damaged, "looking changes nothing");
+    let ran = machine.run(&["rewind", &id, "--turn", "1"]);
+    assert!(ran.code == 1 && ran.err.contains(&format!("mainstay doctor {id}")), "{}", ran.err);
+    let ran = machine.run(&["doctor", &id, "--repair"]);
+    ran.did(&["before-repair-1", "1 entries are marked as lost", "is sound"]);
+    let kept = machine.sessions()[0].join("0001.jsonl.before-repair-1");
+    assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
+    machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);
+    machine.run(&["exec", "--session", &id, "on"]).did(&["two"]);
+}
+
+/// L04: a session whose header is lost ends with 65 and is mended.
+#[test]
+fn a_session_without_a_header_is_mended() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("session", "sessjon", 1)).unwrap();
+    machine.run(&["exec", "--session", &id, "--cwd", ".", "on"]).failed(65, &["no readable header"]);
+    assert_eq!(machine.run(&["doctor"]).code, 1);
+    assert_eq!(machine.run(&["doctor", &id]).code, 65);
+    machine.run(&["doctor", &id, "--repair"]).did(&["a header was made again", "is sound"]);
+    assert_eq!(machine.history(&id), before);
+    machine.run(&["exec", "--session", &id, "on"]).did(&["four"]);
+}
+
+#[test]
+fn doctor_says_what_there_is() {
+    let machine = Machine::new();
+    machine.run(&["doctor"]).did(&[
+        "version      mainstay ",
+        "(not there yet)",
+        "(not there)",
+        "0, 0 running",
+    ]);
+    machine.three_turns();
+    let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
+    fs::create_dir(&stub).unwrap();
+    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folders"]);
+    machine.run(&["doctor", "--repair"]).failed(2, &["<ID>"]);
+}

@@ -76,6 +76,8 @@ pub enum Body {
     Rewind(Rewind),
     /// A turn has ended.
     TurnEnd(TurnEnd),
+    /// Stands for an entry that could not be read any more when the session was repaired.
+    Lost(Lost),
     /// A kind, or a version of a kind, that this build does not know.
     Unknown(Unknown),
 }
@@ -98,6 +100,7 @@ impl Body {
             Body::Compaction(_) => "compaction",
             Body::Rewind(_) => "rewind",
             Body::TurnEnd(_) => "turn_end",
+            Body::Lost(_) => "lost",
             Body::Unknown(unknown) => &unknown.kind,
         }
     }
@@ -575,6 +578,13 @@ pub struct TurnEnd {
     /// The workspace, where it is another than the segment began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<FilePath>,
+}
+
+/// Stands for an entry that is gone, so that the numbers of the others are whole. What it was is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// What is known of it, for people.
+    pub why: String,
 }
 
 /// What a session has used so far.

@@ -148,6 +148,7 @@ fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error
             append_object(line, fields)
         }
         Body::TurnEnd(fields) => append_object(line, fields),
+        Body::Lost(fields) => append_object(line, fields),
         Body::Unknown(unknown) if unknown.must => {
             line.extend_from_slice(MUST);
             Ok(())
@@ -184,6 +185,7 @@ fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::E
         "compaction" => Body::Compaction(fields(text)?),
         "rewind" => Body::Rewind(fields(text)?),
         "turn_end" => Body::TurnEnd(fields(text)?),
+        "lost" => Body::Lost(fields(text)?),
         other => Body::Unknown(Unknown { kind: other.to_owned(), must }),
     })
 }

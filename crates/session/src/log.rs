@@ -7,6 +7,7 @@
 //! history.json    the current segment's history as one document
 //! spill/<sha256>  whole texts of which the log holds a part
 //! *.torn-N        bytes cut off a torn tail, kept
+//! *.before-repair-N   a segment as it was before a repair
 //! ```
 //!
 //! [`Log`] is the one writer. It writes an entry whole, then applies it to the state; what could not be written is
@@ -24,6 +25,7 @@ mod unfinished;
 mod fork;
 mod export;
 mod archive;
+mod repair;
 mod search;
 mod import;
 
@@ -53,6 +55,7 @@ pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_message
 pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
+pub use repair::{Inspection, RepairError, Repaired, SegmentFound, inspect, repair};
 pub use rewind::{RewindError, RewindTo, Rewound};
 pub use search::{Found, search};
 pub use spill::{Spill, SpillError, SpillWriter};

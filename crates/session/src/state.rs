@@ -242,7 +242,7 @@ impl SessionState {
                 self.turn_is_open = false;
                 self.mark_closed(entry.seq);
             }
-            Body::Unknown(_) => {}
+            Body::Lost(_) | Body::Unknown(_) => {}
         }
     }
 

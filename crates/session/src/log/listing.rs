@@ -215,6 +215,7 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Grant(_)
         | Body::Compaction(_)
         | Body::TurnEnd(_)
+        | Body::Lost(_)
         | Body::Unknown(_) => false,
     }
 }

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Lane, ModelChoice, Notice,
-    NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
+    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Lane, Lost, ModelChoice,
+    Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
 use mainstay_session::log::{Durability, Log, NextSegment, RewindError, RewindTo, Rewound};
@@ -313,6 +313,7 @@ pub enum Op {
     TurnEnd,
     NextSegment(usize),
     CloseAll,
+    Lost,
     Rewind(u64),
     UndoRewind,
     Restore(Index),
@@ -406,6 +407,7 @@ impl Op {
             Op::Rewind(back) => {
                 return Written::Rewind(RewindTo::Turn(state.turns.saturating_sub(*back)));
             }
+            Op::Lost => Body::Lost(Lost { why: "its line could not be read".to_owned() }),
             Op::UndoRewind => return Written::Rewind(RewindTo::BeforeRewind),
             Op::Restore(at) => {
                 let seq = at.index(usize::try_from(state.last_seq).unwrap()) + 1;
@@ -590,6 +592,7 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         2 => Just(Op::TurnEnd),
         1 => (0usize..6).prop_map(Op::NextSegment),
         3 => Just(Op::CloseAll),
+        1 => Just(Op::Lost),
         2 => (0u64..4).prop_map(Op::Rewind),
         1 => Just(Op::UndoRewind),
         1 => any::<Index>().prop_map(Op::Restore),
