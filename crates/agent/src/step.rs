@@ -1,21 +1,21 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mainstay_model::retry::{self, Retry};
-use mainstay_model::{Attempt, Delta, Encoded};
 use mainstay_session::attention::{notification_text, reminder_text};
-use mainstay_session::entry::{Answer, Body, InboxMessage, Notice, NoticeKind, UserPrompt};
-use mainstay_session::ids::Seq;
+use mainstay_session::entry::{Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
-use mainstay_session::message::{Ended, Finish};
+use mainstay_session::message::Finish;
+use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{Ask, Asked};
 use crate::caps::Caps;
+use crate::compaction::{Compactor, Reason, Room};
 use crate::dispatch::Dispatch;
 use crate::event::{Event, TurnFailure};
 use crate::excerpt;
+use crate::occupancy::Thresholds;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
@@ -38,6 +38,7 @@ pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -55,12 +56,20 @@ impl StepContext<'_> {
             Asked::Answer(seq, answer) => (seq, answer),
             Asked::Cancelled => return Ok(StepEnd::Cancelled),
             Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
+            // Made room for, or turned into a failure, by then.
+            Asked::Overflow { .. } => return Ok(StepEnd::Cancelled),
         };
         if answer.calls().next().is_none() {
             return Ok(StepEnd::Answered(answer.finish));
         }
         self.log.sync()?;
-        let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
+        let dispatch = Dispatch {
+            setup: self.setup,
+            log: self.log,
+            jobs: self.jobs,
+            cancel: self.cancel,
+            step: self.number,
+        };
         dispatch.run(seq, &answer).await?;
         Ok(match answer.finish {
             _ if self.cancel.is_cancelled() => StepEnd::Cancelled,
@@ -146,70 +155,40 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    /// Asks until there is a whole answer, as often as the policy allows. Every attempt is an entry.
+    /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.
     async fn ask(&self) -> Result<Asked, AppendError> {
-        let mut waited = Duration::ZERO;
-        for failures in 1.. {
-            let encoded = self.log.encode(self.setup.model.as_ref());
-            let (seq, answer, retry_after) = self.attempt(&encoded).await?;
-            let (class, message) = match &answer.ended {
-                Ended::Complete => return Ok(Asked::Answer(seq, answer)),
-                Ended::Cancelled => return Ok(Asked::Cancelled),
-                Ended::Failed { class, message } => (*class, message.clone()),
-            };
-            let delay = match retry::after_failure(failures, class, retry_after, waited, jitter()) {
-                Retry::Wait(delay) => delay,
-                Retry::GiveUp | Retry::TooLong(_) => {
-                    return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
+        loop {
+            let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
+            let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
+            let asked = if occupancy.tokens > thresholds.high {
+                self.make_room(Reason::Step).await?
+            } else {
+                let Self { setup, log, cancel, number, .. } = *self;
+                let asked = Ask { setup, log, cancel, lane: Lane::Main, step: number }
+                    .until_answered(encoded)
+                    .await?;
+                match &asked {
+                    Asked::Overflow { message } => self.make_room(Reason::Overflow { message }).await?,
+                    Asked::Answer(..) | Asked::Cancelled | Asked::Failed(_) => Some(asked),
                 }
             };
-            self.emit(Event::Retry { class, message, delay });
-            waited += delay;
-            tokio::select! {
-                () = tokio::time::sleep(delay) => {}
-                () = self.cancel.cancelled() => return Ok(Asked::Cancelled),
+            if let Some(asked) = asked {
+                return Ok(asked);
             }
         }
-        // The policy gives up long before attempts run out of numbers.
-        Ok(Asked::Cancelled)
     }
 
-    /// Sends one request and logs what came.
-    async fn attempt(&self, encoded: &Encoded) -> Result<(Seq, Answer, Option<Duration>), AppendError> {
-        let mut on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => self.emit(Event::TextDelta(text.to_owned())),
-            Delta::Reasoning(text) => self.emit(Event::ReasoningDelta(text.to_owned())),
-            Delta::CallStarted(_) => {}
-        };
-        let begun = Instant::now();
-        let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
-        let answer = Answer {
-            model: self.setup.model.name().to_owned(),
-            content: attempt.content,
-            finish: attempt.finish,
-            usage: attempt.usage,
-            ended: attempt.ended,
-            request: Some(encoded.mark.clone()),
-            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
-        let seq = self.log.append(Body::Answer(answer.clone()))?;
-        self.emit(Event::Answer { step: self.number, answer: answer.clone() });
-        Ok((seq, answer, attempt.retry_after))
+    /// Makes room in the window; says how the step ends if there is none to be made.
+    async fn make_room(&self, reason: Reason<'_>) -> Result<Option<Asked>, AppendError> {
+        let Self { setup, log, jobs, cancel, .. } = *self;
+        Ok(match (Compactor { setup, log, jobs, cancel }).run(reason).await? {
+            Room::Made(_) => None,
+            Room::Cancelled => Some(Asked::Cancelled),
+            Room::Failed(failure) => Some(Asked::Failed(failure)),
+        })
     }
 
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
     }
-}
-
-enum Asked {
-    Answer(Seq, Answer),
-    Cancelled,
-    Failed(TurnFailure),
-}
-
-/// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.
-fn jitter() -> f64 {
-    let random = uuid::Uuid::new_v4().as_u128();
-    f64::from(u32::try_from(random & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
 }

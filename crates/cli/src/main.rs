@@ -17,7 +17,9 @@ mod plan;
 mod sessions;
 mod undo;
 mod rewind;
+mod signals;
 mod exec;
+mod compact;
 mod notify;
 mod fork;
 mod transfer;
@@ -105,6 +107,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Doctor(DoctorArguments { session: Some(part), repair }) => {
             doctor::session(&chosen(&surroundings, Some(part), None)?, *repair)
         }
+        Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {
             let HistoryArguments { session, json, cwd } = arguments;
             history::history(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, *json)?;

@@ -493,6 +493,67 @@ fn after_a_kill_the_call_in_flight_is_told() {
     assert!(machine.entries().len() > count);
 }
 
+/// L02, L03: a job ends with the run that started it, however that ends, and who goes on is told, once.
+#[test]
+fn jobs_end_with_the_run_and_are_told_when_it_goes_on() {
+    let job = json!({"calls": [{"name": "bash", "arguments": {
+        "command": "echo half; touch there; setsid sleep 271828 & sleep 271828", "background": true}}]});
+    let is_gone = || {
+        let begun = Instant::now();
+        let alive = || {
+            let names = fs::read_dir("/proc").unwrap();
+            let lines = names.filter_map(|name| fs::read_to_string(name.ok()?.path().join("cmdline")).ok());
+            lines.filter(|line| line.starts_with("sleep\x00271828")).count()
+        };
+        while alive() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(2), "{} processes are alive", alive());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    for killed in [false, true] {
+        let machine = Machine::new();
+        let rest =
+            if killed { bash("touch here; sleep 271828") } else { bash("while [ ! -e there ]; do :; done") };
+        machine.script(json!([job, rest, say("Going on."), say("Again."), say("Once more.")]));
+        let mut child = machine.start(&["exec", "x"]);
+        machine.wait_for("there");
+        if killed {
+            machine.wait_for("here");
+            child.kill().unwrap();
+        }
+        let ran = ended(child);
+        is_gone();
+        assert_eq!(ran.err.contains("job-1 is running, and ends now: echo half"), !killed, "{}", ran.err);
+        let ran = machine.run(&["exec", "--last", "go on"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("job-1 ran then, and ended with it: echo half"), "{}", ran.err);
+        let history = machine.run(&["history"]).out;
+        assert!(history.contains("was running when the agent of this session ended"), "{history}");
+        let ran = machine.run(&["exec", "--last", "again"]);
+        assert!(!ran.err.contains("job-1"), "told once: {}", ran.err);
+        let inbox = machine.entries().iter().filter(|entry| entry["kind"] == "inbox").count();
+        assert_eq!(inbox, 1);
+        let output = machine.sessions()[0].join("jobs/job-1.log");
+        assert_eq!(fs::read_to_string(output).unwrap(), "half\n");
+    }
+}
+
+/// F05: the whole of a long output is in the session, under the name that the result gives.
+#[test]
+fn a_long_output_is_kept_whole() {
+    let machine = Machine::new();
+    machine.script(json!([bash("seq 100000"), say("Done.")]));
+    assert_eq!(machine.run(&["exec", "x"]).code, 0);
+    let entries = machine.entries();
+    let result = entries.iter().find(|entry| entry["kind"] == "tool_result").unwrap();
+    let content = result["content"].as_str().unwrap();
+    let (_, place) = content.split_once("The whole is in ").unwrap();
+    let path = place.split(' ').next().unwrap();
+    let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    assert!(content.len() < 60 << 10 && content.starts_with("1\n") && content.ends_with("\n100000"));
+}
+
 #[test]
 fn a_reader_that_goes_away_makes_no_noise() {
     let machine = Machine::new();

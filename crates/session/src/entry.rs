@@ -201,18 +201,33 @@ pub struct Checkpoint {
     /// The ids of all notifications ever accepted.
     #[serde(default)]
     pub inbox_ids: BTreeSet<String>,
-    /// Commands that run on.
+    /// Commands that were about to run and have no result.
     #[serde(default)]
     pub running: Vec<ToolIntent>,
+    /// Background jobs that run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<ToolIntent>,
+    /// The number of the last background job.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_job: u32,
     /// Permissions that the user gave.
     #[serde(default)]
     pub grants: Vec<Grant>,
     /// What the session has used.
     #[serde(default)]
     pub totals: Totals,
-    /// Compactions that failed since the last that succeeded.
+    /// Attempts at a compaction since the last that made room.
     #[serde(default)]
     pub failed_compactions: u32,
+    /// How many tokens the last request before the last attempt had.
+    #[serde(default)]
+    pub compacted_from: Option<u64>,
+    /// How many answers of the session are no longer in the conversation.
+    #[serde(default)]
+    pub dropped_answers: u64,
+    /// The window that a provider's refusal showed, where it is smaller than the configured one.
+    #[serde(default)]
+    pub learned_window: Option<u64>,
     /// The size of the context window with which the session began.
     #[serde(default)]
     pub first_window: Option<u64>,
@@ -265,6 +280,11 @@ pub struct Told {
     /// The workspace, as the text for the model names it.
     #[serde(default)]
     pub cwd: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Which model answers.
@@ -345,7 +365,33 @@ pub struct ToolIntent {
     pub pid: u32,
     /// When the process started, in clock ticks since boot, so that a reused pid is told apart.
     pub started: u64,
+    /// The background job that it is to be. Then an accepted result of the call does not end the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
 }
+
+/// A command that runs on while the session does other things.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number, which no other job of the session has.
+    pub number: u32,
+    /// The command in one short line, for people and for the model.
+    pub command: String,
+}
+
+impl Job {
+    /// Its name, `job-1`. The notification of its end has this id, so that it is told once.
+    pub fn id(&self) -> String {
+        format!("{JOB_PREFIX}{}", self.number)
+    }
+
+    /// The number of the job whose end has this id, if it is one.
+    pub fn number_in(id: &str) -> Option<u32> {
+        id.strip_prefix(JOB_PREFIX)?.parse().ok()
+    }
+}
+
+const JOB_PREFIX: &str = "job-";
 
 impl ToolIntent {
     /// Which call this is of.
@@ -400,6 +446,8 @@ pub enum NoticeKind {
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
     Continuation,
+    /// A worker is asked for a summary.
+    Compaction,
 }
 
 impl NoticeKind {
@@ -415,6 +463,7 @@ impl NoticeKind {
             NoticeKind::Moved { .. } => "moved",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
+            NoticeKind::Compaction => "compaction",
         }
     }
 }
@@ -476,15 +525,25 @@ pub struct Grant {
 /// A compaction was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Why it was tried.
+    /// Why it was tried: `turn_start`, `step`, `overflow`, `asked`, `undo`.
     pub reason: String,
-    /// How: `model`, `shrink`, `plain`.
+    /// How: `model` (the model's own summary), `folded` (that of a shortened conversation), `shrink` (old tool outputs were
+    /// shortened), `plain` (a summary without a model), `undo` (the conversation from before the last one).
     pub method: String,
     /// Estimated tokens before.
     pub before: u64,
+    /// What the provider had counted for the last request before, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
     /// Estimated tokens after, if it came that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// The window that the provider's refusal showed, where one led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// How many units of the conversation the request for the summary reused, of how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<(u32, u32)>,
     /// What went wrong, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

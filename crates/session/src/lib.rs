@@ -6,7 +6,6 @@
 
 pub mod ids;
 pub mod lookalike;
-pub mod secrets;
 pub mod plan;
 pub mod arguments;
 pub mod message;
@@ -16,6 +15,8 @@ pub mod recent;
 pub mod entry;
 pub mod world;
 pub mod state;
+pub mod secrets;
+pub mod compaction;
 pub mod line;
 pub mod request;
 pub mod history;

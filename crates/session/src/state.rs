@@ -13,9 +13,9 @@ use crate::arguments::parse_arguments;
 use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
-    Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage, InstructionMark,
-    Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, Totals,
-    TurnEnd, UserPrompt, World,
+    Answer, Body, Checkpoint, Compaction, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage,
+    InstructionMark, Job, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason,
+    ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
@@ -65,12 +65,26 @@ pub struct SessionState {
     pub inbox_ids: BTreeSet<String>,
     /// Commands that were about to run and have no result.
     pub running: BTreeMap<CallRef, ToolIntent>,
+    /// Background jobs whose end is not known, in the order of their starts. All have a [`ToolIntent::job`].
+    pub jobs: Vec<ToolIntent>,
+    /// The number of the last background job; 0 before the first.
+    pub last_job: u32,
     /// Permissions that the user gave.
     pub grants: Vec<Grant>,
     /// What the session has used.
     pub totals: Totals,
-    /// Compactions that failed since the last that succeeded.
+    /// Attempts at a compaction since the last that made room: the answer behind it was counted smaller.
     pub failed_compactions: u32,
+    /// How many tokens the last request before the last attempt had.
+    pub compacted_from: Option<u64>,
+    /// How many tokens there were after it, by estimate.
+    pub compacted_to: Option<u64>,
+    /// How many answers of the session are no longer in the conversation.
+    pub dropped_answers: u64,
+    /// The window that a provider's refusal showed, where it is smaller than the configured one.
+    pub learned_window: Option<u64>,
+    /// What the provider counted for the last whole answer of this segment.
+    pub counted: Option<Counted>,
     /// The size of the context window with which the session began: the caps of texts follow from it.
     pub first_window: Option<u64>,
     /// How many turns have begun.
@@ -97,6 +111,15 @@ pub struct SessionState {
     pub has_checkpoint: bool,
     /// What was read that this build must know to write to the session, and does not; in words.
     pub must: Option<String>,
+}
+
+/// What a provider counted for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The tokens of the request.
+    pub input_tokens: u64,
+    /// The bytes of the request's body.
+    pub bytes: u64,
 }
 
 impl SessionState {
@@ -149,7 +172,12 @@ impl SessionState {
 
     /// What the next segment begins with, given the conversation that it keeps.
     pub fn checkpoint(&self, history: Vec<Item>) -> Checkpoint {
+        let answers = |items: &[Item]| items.iter().filter(|item| item.as_step().is_some()).count() as u64;
+        let dropped_answers = self.dropped_answers + answers(&self.history);
         Checkpoint {
+            dropped_answers: dropped_answers.saturating_sub(answers(&history)),
+            compacted_from: self.compacted_from,
+            learned_window: self.learned_window,
             history,
             plan: Plan { items: self.plan.plan.unfinished().cloned().collect() },
             recent_files: self.recent_files.clone(),
@@ -162,6 +190,8 @@ impl SessionState {
             inbox: self.inbox.clone(),
             inbox_ids: self.inbox_ids.clone(),
             running: self.running.values().cloned().collect(),
+            jobs: self.jobs.clone(),
+            last_job: self.last_job,
             grants: self.grants.clone(),
             totals: self.totals,
             failed_compactions: self.failed_compactions,
@@ -174,6 +204,14 @@ impl SessionState {
             failing: self.failing.clone(),
             restored: None,
         }
+    }
+
+    /// In how many answers in a row this very call has failed, up to now.
+    pub fn failures_in_a_row(&self, call: &ToolCall) -> u32 {
+        self.failing
+            .as_ref()
+            .filter(|failing| failing.call == identity(call))
+            .map_or(0, |failing| failing.times)
     }
 
     /// What the end of a turn says of the session.
@@ -211,12 +249,16 @@ impl SessionState {
             }
             Body::Model(model) => {
                 self.first_window.get_or_insert(model.context_window);
+                if self.model.as_ref().is_some_and(|before| before.model != model.model) {
+                    self.learned_window = None;
+                }
                 self.model = Some(model.clone());
                 self.mark_beginning(entry.seq);
             }
             Body::UserPrompt(prompt) => self.hear(prompt),
             Body::Answer(answer) => self.answered(entry.seq, answer),
             Body::ToolIntent(intent) => {
+                self.last_job = self.last_job.max(intent.job.as_ref().map_or(0, |job| job.number));
                 self.running.insert(intent.call_ref(), intent.clone());
             }
             Body::ToolResult(result) => self.ended(result),
@@ -228,15 +270,13 @@ impl SessionState {
                 }
             }
             Body::Inbox(message) => {
+                self.end_job(&message.id);
                 if self.inbox_ids.insert(message.id.clone()) {
                     self.inbox.push(message.clone());
                 }
             }
             Body::Grant(grant) => self.grants.push(grant.clone()),
-            Body::Compaction(compaction) => {
-                self.failed_compactions =
-                    if compaction.failure.is_some() { self.failed_compactions.saturating_add(1) } else { 0 };
-            }
+            Body::Compaction(compaction) => self.compacted(compaction),
             Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
             Body::TurnEnd(_) => {
                 self.turn_is_open = false;
@@ -307,9 +347,16 @@ impl SessionState {
         self.inbox = kept.inbox;
         self.inbox_ids = kept.inbox_ids;
         self.running = kept.running.into_iter().map(|intent| (intent.call_ref(), intent)).collect();
+        self.jobs = kept.jobs;
+        self.last_job = kept.last_job;
         self.grants = kept.grants;
         self.totals = kept.totals;
         self.failed_compactions = kept.failed_compactions;
+        self.compacted_from = kept.compacted_from;
+        self.compacted_to = None;
+        self.dropped_answers = kept.dropped_answers;
+        self.learned_window = kept.learned_window;
+        self.counted = None;
         self.first_window = kept.first_window.or(self.first_window);
         self.turns = kept.turns;
         self.turn_is_open = kept.turn_is_open;
@@ -358,6 +405,9 @@ impl SessionState {
         if answer.request.is_some() {
             self.last_request.clone_from(&answer.request);
         }
+        if answer.ended == Ended::Complete {
+            self.count_request(answer);
+        }
         let content = match answer.ended {
             Ended::Complete => answer.content.clone(),
             Ended::Cancelled => text_only(&answer.content),
@@ -377,9 +427,35 @@ impl SessionState {
         self.history.push(Item::Step(step));
     }
 
+    /// Takes in how large the provider found a request, and whether the last compaction made room.
+    fn count_request(&mut self, answer: &Answer) {
+        let input_tokens = answer.usage.map_or(0, |usage| usage.input_tokens);
+        let bytes = answer.request.as_ref().map_or(0, |mark| mark.bytes);
+        self.counted = (input_tokens > 0 && bytes > 0).then_some(Counted { input_tokens, bytes });
+        let now = if input_tokens > 0 { Some(input_tokens) } else { self.compacted_to };
+        if let (Some(from), Some(now)) = (self.compacted_from, now)
+            && now < from - from / 8
+        {
+            self.failed_compactions = 0;
+            self.compacted_from = None;
+        }
+    }
+
+    fn compacted(&mut self, compaction: &Compaction) {
+        self.compacted_from = Some(compaction.counted.unwrap_or(compaction.before));
+        self.compacted_to = compaction.after;
+        if let Some(window) = compaction.window {
+            self.learned_window = Some(self.learned_window.map_or(window, |known| known.min(window)));
+        }
+        // What the user asked for is no sign that the conversation does not shrink.
+        if !matches!(compaction.reason.as_str(), "asked" | "undo") {
+            self.failed_compactions = self.failed_compactions.saturating_add(1);
+        }
+    }
+
     /// Takes in a result. The first result of a call counts; any later one changes nothing.
     fn ended(&mut self, result: &ToolResult) {
-        self.running.remove(&result.call_ref());
+        self.run_on(result);
         let Some(step) = self.step_mut(result.answer) else {
             self.ended_without_call(result);
             return;
@@ -404,6 +480,24 @@ impl SessionState {
         self.remember_files(result);
         if is_closed {
             self.touch_files_of_step(result.answer);
+        }
+    }
+
+    /// Takes in that a call has ended: its command too, unless it is a background job, which has just begun.
+    fn run_on(&mut self, result: &ToolResult) {
+        let Some(intent) = self.running.remove(&result.call_ref()) else { return };
+        // The end of a short one may be known before the call that started it has ended.
+        let runs_on = intent.job.as_ref().is_some_and(|job| !self.inbox_ids.contains(&job.id()));
+        if runs_on && result.outcome == Outcome::Ok {
+            self.jobs.push(intent);
+        }
+    }
+
+    /// Takes in what tells the end of a background job, if the id is that of one.
+    fn end_job(&mut self, id: &str) {
+        if let Some(number) = Job::number_in(id) {
+            self.last_job = self.last_job.max(number);
+            self.jobs.retain(|intent| intent.job.as_ref().is_none_or(|job| job.number != number));
         }
     }
 
@@ -535,6 +629,7 @@ impl SessionState {
         match &notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
+                self.end_job(inbox);
                 self.delivered(inbox);
                 self.open_turn();
             }
@@ -545,7 +640,10 @@ impl SessionState {
                 self.told_files.extend(marks);
             }
             NoticeKind::Moved { cwd } => self.moved(cwd),
-            NoticeKind::PlanCarried | NoticeKind::Interceptor | NoticeKind::Continuation => {}
+            NoticeKind::PlanCarried
+            | NoticeKind::Interceptor
+            | NoticeKind::Continuation
+            | NoticeKind::Compaction => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });
     }

@@ -25,6 +25,12 @@ fn what_returns(state: &SessionState) -> SessionState {
         grants: Vec::new(),
         totals: Default::default(),
         last_request: None,
+        // What was counted belongs to requests of the segment before.
+        counted: None,
+        compacted_to: None,
+        jobs: Vec::new(),
+        last_job: 0,
+        learned_window: None,
         borders: Vec::new(),
         branch: None,
         goes_on_from: 0,

@@ -62,6 +62,10 @@ impl Model for RecordingModel {
         self.inner.context_window()
     }
 
+    fn takes_images(&self) -> bool {
+        self.inner.takes_images()
+    }
+
     fn encode(&self, request: &Request<'_>) -> Encoded {
         self.inner.encode(request)
     }

@@ -4,4 +4,5 @@
 
 pub mod anthropic_rules;
 pub mod recorded;
+pub mod rules_gemini;
 pub mod rules_responses;

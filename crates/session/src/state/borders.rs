@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::SessionState;
+use super::{Counted, SessionState};
 use crate::attention::Attention;
 use crate::entry::{Checkpoint, FailingCall, Restored, Rewind, Told};
 use crate::ids::{CallRef, Seq};
@@ -32,6 +32,9 @@ pub struct Border {
     seen: Arc<BTreeMap<FilePath, ContentHash>>,
     told_files: Arc<BTreeMap<FilePath, Option<ContentHash>>>,
     failed_compactions: u32,
+    compacted_from: Option<u64>,
+    compacted_to: Option<u64>,
+    counted: Option<Counted>,
     steps: u64,
     title: String,
     last_words: String,
@@ -67,6 +70,9 @@ impl SessionState {
             seen: seen.unwrap_or_else(|| Arc::new(self.seen.clone())),
             told_files: told.cloned().unwrap_or_else(|| Arc::new(self.told_files.clone())),
             failed_compactions: self.failed_compactions,
+            compacted_from: self.compacted_from,
+            compacted_to: self.compacted_to,
+            counted: self.counted,
             steps: self.steps,
             title: self.title.clone(),
             last_words: self.last_words.clone(),
@@ -97,6 +103,9 @@ impl SessionState {
         self.seen = (*border.seen).clone();
         self.told_files = (*border.told_files).clone();
         self.failed_compactions = border.failed_compactions;
+        self.compacted_from = border.compacted_from;
+        self.compacted_to = border.compacted_to;
+        self.counted = border.counted;
         self.turns = border.turn;
         self.turn_is_open = false;
         self.steps = border.steps;
@@ -113,6 +122,9 @@ impl SessionState {
             inbox: current.inbox,
             inbox_ids: current.inbox_ids,
             running: current.running,
+            jobs: current.jobs,
+            last_job: current.last_job,
+            learned_window: current.learned_window,
             grants: current.grants,
             totals: current.totals,
             first_window: current.first_window,
