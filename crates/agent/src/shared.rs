@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use mainstay_model::{Encoded, Model};
 use mainstay_session::entry::{Body, Lane};
 use mainstay_session::ids::Seq;
-use mainstay_session::log::{AppendError, Log, NextSegment};
+use mainstay_session::log::{AppendError, Log, NextSegment, Taken};
 use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
@@ -48,6 +48,12 @@ impl SharedLog {
     pub(crate) fn flush(&self) -> Result<(), AppendError> {
         let mut log = self.lock();
         if log.unwritten() > 0 { log.sync() } else { Ok(()) }
+    }
+
+    /// Accepts what other processes have left for the session.
+    pub(crate) fn take_inbox(&self) -> Result<Taken, AppendError> {
+        let now = (self.clock)();
+        self.lock().take_inbox(now)
     }
 
     pub(crate) fn sync(&self) -> Result<(), AppendError> {

@@ -1,7 +1,7 @@
 //! `mainstay history`: the conversation exactly as the model sees it.
 
 use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
-use mainstay_agent::session::log::{self, ReadError, SessionSummary};
+use mainstay_agent::session::log::{self, OpenError, ReadError, SessionSummary};
 use mainstay_agent::session::state::SessionState;
 
 use crate::error::{CliError, DAMAGED, USAGE};
@@ -38,6 +38,18 @@ pub(crate) fn unreadable(error: ReadError) -> CliError {
         ReadError::NoHeader { .. } => CliError::new(DAMAGED, error.to_string())
             .hint("its files are left as they are; the first line of 0001.jsonl should be a `session` entry"),
         ReadError::Io { .. } => CliError::new(1, error.to_string()).hint("check who may read the file"),
+    }
+}
+
+/// What is said of a session that cannot be opened for writing. `id` is how the user knows it.
+pub(crate) fn cannot_open(error: OpenError, id: &str) -> CliError {
+    match error {
+        OpenError::Read(error) => unreadable(error),
+        error @ OpenError::InUse { .. } => {
+            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end, or end it")
+        }
+        error @ OpenError::Io { .. } => CliError::new(1, format!("session {id}: {error}"))
+            .hint("nothing was changed; check who may write there"),
     }
 }
 

@@ -286,7 +286,6 @@ fn a_session_is_found_by_a_part_of_its_id() {
     machine
         .run(&["exec", "--last", "--cwd", &elsewhere, "d"])
         .failed(2, &["there is no session of", &elsewhere]);
-    machine.run(&["exec", "--session", &id, "--cwd", &elsewhere, "d"]).failed(2, &["works in", "not in"]);
     fs::rename(machine.root.join("work"), machine.root.join("moved")).unwrap();
     let mut command = machine.command(&["exec", "--session", &id, "d"]);
     let ran = Ran::from(command.current_dir(&machine.root).output().unwrap());

@@ -93,7 +93,10 @@ fn small_forms_of_exec() {
 fn the_other_commands() {
     let table: [(&[&str], Command); 6] = [
         (&["sessions"], Command::Sessions(SessionsArguments::default())),
-        (&["sessions", "--json"], Command::Sessions(SessionsArguments { json: true })),
+        (
+            &["sessions", "--json"],
+            Command::Sessions(SessionsArguments { json: true, ..SessionsArguments::default() }),
+        ),
         (
             &["plan", "3f", "--markdown"],
             Command::Plan(PlanArguments {

@@ -75,6 +75,7 @@ fn progress(event: &Event) {
                 NoticeKind::Date { .. } => "the model was told of the new date",
                 NoticeKind::Instructions { .. } => "the model was told that instruction files changed",
                 NoticeKind::FilesChanged { .. } => "the model was told that files changed",
+                NoticeKind::Moved { .. } => "the model was told of the new directory",
                 NoticeKind::Interceptor => "a text was added to the history",
                 NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
                 NoticeKind::Compaction => "the model was asked for a summary",
