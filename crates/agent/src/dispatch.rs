@@ -170,7 +170,7 @@ impl Dispatch<'_> {
         let result = ToolResult {
             answer: call_ref.answer,
             call: call_ref.call,
-            call_id: call.id.clone(),
+            call_id: String::new(),
             outcome: ended.outcome,
             summary,
             content,

@@ -160,7 +160,7 @@ impl StepContext<'_> {
         loop {
             let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
             let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
-            let asked = if occupancy.tokens > thresholds.high {
+            let asked = if occupancy > thresholds.high {
                 self.make_room(Reason::Step).await?
             } else {
                 let Self { setup, log, cancel, number, .. } = *self;

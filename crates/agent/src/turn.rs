@@ -90,7 +90,7 @@ impl Turn<'_> {
         let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
         let (is_full, has_steps) = self.log.read(|state| {
             let thresholds = Thresholds::of(state, self.setup.model.context_window());
-            (occupancy.tokens > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
+            (occupancy > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
         });
         if !is_full || !has_steps {
             return Ok(None);

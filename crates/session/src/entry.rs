@@ -12,6 +12,7 @@ use crate::conversation::Item;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
+    is_zero,
 };
 use crate::plan::{Plan, PlanInView};
 use crate::recent::RecentFiles;
@@ -323,7 +324,8 @@ pub struct UserPrompt {
 /// One attempt of the model at an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Which model made it, `provider/name`.
+    /// Which model made it, `provider/name`; empty for the one that the last model entry names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// Its blocks in order. For an attempt that failed, what had come until then.
     pub content: Vec<Content>,
@@ -333,12 +335,13 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How the attempt ended.
+    #[serde(default, skip_serializing_if = "Ended::is_complete")]
     pub ended: Ended,
     /// What was sent for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestMark>,
     /// How long it took, by a monotonic clock.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
 }
 
@@ -360,6 +363,7 @@ pub struct ToolIntent {
     /// The answer entry that asked for the call.
     pub answer: Seq,
     /// The call's place among that answer's calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub call: u32,
     /// The process as the agent sees it.
     pub pid: u32,

@@ -413,7 +413,11 @@ impl SessionState {
             Ended::Cancelled => text_only(&answer.content),
             Ended::Failed { .. } => return,
         };
-        let step = Step::new(seq, answer.model.clone(), content);
+        let model = match (&self.model, answer.model.as_str()) {
+            (Some(choice), "") => choice.model.clone(),
+            (_, named) => named.to_owned(),
+        };
+        let step = Step::new(seq, model, content);
         if !step.results.is_empty() {
             self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
         }
