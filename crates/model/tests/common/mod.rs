@@ -4,4 +4,6 @@
 
 pub mod anthropic_rules;
 pub mod recorded;
+pub mod rules_chat;
 pub mod rules_responses;
+pub mod dialects;
