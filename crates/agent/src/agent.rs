@@ -18,6 +18,7 @@ use crate::closing;
 use crate::event::TurnReport;
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
+use crate::step::Told;
 use crate::turn::Turn;
 use crate::watch::Watch;
 
@@ -26,6 +27,7 @@ pub struct Agent {
     setup: Setup,
     log: SharedLog,
     watch: Mutex<Watch>,
+    told: Told,
     woken: Arc<Notify>,
 }
 
@@ -110,7 +112,7 @@ impl Agent {
 
     fn new(setup: Setup, log: Log) -> Self {
         let log = SharedLog::new(log, setup.clock.clone());
-        Agent { setup, log, watch: Mutex::default(), woken: Arc::new(Notify::new()) }
+        Agent { setup, log, watch: Mutex::default(), told: Told::default(), woken: Arc::new(Notify::new()) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -168,7 +170,7 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, cancel }
+        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, told: &self.told, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.

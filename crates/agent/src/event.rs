@@ -74,7 +74,8 @@ pub struct TurnReport {
     pub usage: Usage,
     /// Calls that were denied in this turn.
     pub denied: u64,
-    /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none.
+    /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none, or if it was a
+    /// call written as text ([`TurnFailure::TextCall`]).
     pub text: String,
     /// The plan at the end.
     pub plan: PlanInView,
@@ -95,6 +96,11 @@ pub enum TurnFailure {
         /// How long the provider asks to wait, where it does.
         retry_after: Option<Duration>,
     },
+    /// The answer was a call written as text that was not run, and so was the one before it in the turn.
+    TextCall {
+        /// What happened, and which setting helps.
+        message: String,
+    },
     /// The session log could not be written.
     Log {
         /// What happened.
@@ -106,7 +112,9 @@ impl TurnFailure {
     /// What happened, in one line.
     pub fn message(&self) -> &str {
         match self {
-            TurnFailure::Model { message, .. } | TurnFailure::Log { message } => message,
+            TurnFailure::Model { message, .. }
+            | TurnFailure::TextCall { message }
+            | TurnFailure::Log { message } => message,
         }
     }
 
@@ -114,6 +122,7 @@ impl TurnFailure {
     pub fn class(&self) -> &'static str {
         match self {
             TurnFailure::Model { class, .. } => class.as_str(),
+            TurnFailure::TextCall { .. } => "text_call",
             TurnFailure::Log { .. } => "log",
         }
     }
@@ -122,7 +131,7 @@ impl TurnFailure {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             TurnFailure::Model { retry_after, .. } => *retry_after,
-            TurnFailure::Log { .. } => None,
+            TurnFailure::TextCall { .. } | TurnFailure::Log { .. } => None,
         }
     }
 }

@@ -16,6 +16,8 @@ mod surroundings;
 mod watch;
 mod closing;
 mod dispatch;
+mod text_call;
+mod window;
 mod step;
 mod turn;
 pub mod agent;

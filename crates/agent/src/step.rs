@@ -1,11 +1,13 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainstay_model::retry::{self, Retry};
+use mainstay_model::text_calls::{self, Gate, Reading, Untaken};
 use mainstay_model::{Attempt, Delta, Encoded};
-use mainstay_session::attention::{notification_text, reminder_text};
+use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
 use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
@@ -19,7 +21,9 @@ use crate::excerpt;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
+use crate::text_call;
 use crate::watch::Watch;
+use crate::window;
 
 /// How a step ended.
 pub(crate) enum StepEnd {
@@ -33,11 +37,28 @@ pub(crate) enum StepEnd {
     Failed(TurnFailure),
 }
 
+/// What was told already and is not told again.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// A window that is smaller than declared, in the life of the agent.
+    window: AtomicBool,
+    /// A call written as text, in the turn.
+    text_call: AtomicBool,
+}
+
+impl Told {
+    /// Begins a turn.
+    pub(crate) fn begin_turn(&self) {
+        self.text_call.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What one step is taken with.
 pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) told: &'a Told,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -53,6 +74,7 @@ impl StepContext<'_> {
         self.append_what_is_new(prompt)?;
         let (seq, answer) = match self.ask().await? {
             Asked::Answer(seq, answer) => (seq, answer),
+            Asked::TextCall(untaken) => return self.refuse_text_call(&untaken),
             Asked::Cancelled => return Ok(StepEnd::Cancelled),
             Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
         };
@@ -132,9 +154,11 @@ impl StepContext<'_> {
         let mut waited = Duration::ZERO;
         for failures in 1.. {
             let encoded = self.log.encode(self.setup.model.as_ref());
-            let (seq, answer, retry_after) = self.attempt(&encoded).await?;
+            let Attempted { seq, answer, untaken, retry_after } = self.attempt(&encoded).await?;
             let (class, message) = match &answer.ended {
-                Ended::Complete => return Ok(Asked::Answer(seq, answer)),
+                Ended::Complete => {
+                    return Ok(untaken.map_or(Asked::Answer(seq, answer), Asked::TextCall));
+                }
                 Ended::Cancelled => return Ok(Asked::Cancelled),
                 Ended::Failed { class, message } => (*class, message.clone()),
             };
@@ -156,14 +180,29 @@ impl StepContext<'_> {
     }
 
     /// Sends one request and logs what came.
-    async fn attempt(&self, encoded: &Encoded) -> Result<(Seq, Answer, Option<Duration>), AppendError> {
+    async fn attempt(&self, encoded: &Encoded) -> Result<Attempted, AppendError> {
+        let rule = self.setup.model.text_calls();
+        let mut gate = Gate::new(rule);
         let mut on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => self.emit(Event::TextDelta(text.to_owned())),
+            Delta::Text(text) => self.show(gate.push(text)),
             Delta::Reasoning(text) => self.emit(Event::ReasoningDelta(text.to_owned())),
             Delta::CallStarted(_) => {}
         };
         let begun = Instant::now();
-        let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let mut attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let reading = self.read(&attempt);
+        let untaken = match reading {
+            Reading::Text => {
+                // What failed is asked for again, and told then.
+                self.show(gate.finish().filter(|_| !matches!(attempt.ended, Ended::Failed { .. })));
+                None
+            }
+            Reading::Calls(content) => {
+                attempt = Attempt { content, finish: Finish::ToolCalls, ..attempt };
+                None
+            }
+            Reading::Untaken(untaken) => Some(untaken),
+        };
         let answer = Answer {
             model: self.setup.model.name().to_owned(),
             content: attempt.content,
@@ -175,7 +214,50 @@ impl StepContext<'_> {
         };
         let seq = self.log.append(Body::Answer(answer.clone()))?;
         self.emit(Event::Answer { step: self.number, answer: answer.clone() });
-        Ok((seq, answer, attempt.retry_after))
+        self.look_at_window(&answer);
+        Ok(Attempted { seq, answer, untaken, retry_after: attempt.retry_after })
+    }
+
+    /// What an attempt's text is. One that did not end by itself is no call.
+    fn read(&self, attempt: &Attempt) -> Reading {
+        let is_whole = matches!(attempt.finish, Finish::EndTurn | Finish::ToolCalls | Finish::Unknown);
+        if attempt.ended != Ended::Complete || !is_whole {
+            return Reading::Text;
+        }
+        let rule = self.setup.model.text_calls();
+        self.log.read(|state| {
+            let tools = state.world.as_ref().map_or(&[][..], |world| &world.tools);
+            text_calls::read(&attempt.content, tools, rule)
+        })
+    }
+
+    fn show(&self, text: Option<String>) {
+        if let Some(text) = text {
+            self.emit(Event::TextDelta(text));
+        }
+    }
+
+    /// Tells the model once in a turn that its call was not run, and gives up the next time.
+    fn refuse_text_call(&self, untaken: &Untaken) -> Result<StepEnd, AppendError> {
+        let message = text_call::message(untaken, self.setup.model.name());
+        if self.told.text_call.swap(true, Ordering::Relaxed) || self.number >= self.setup.max_steps {
+            return Ok(StepEnd::Failed(TurnFailure::TextCall { message }));
+        }
+        self.emit(Event::Warning(message));
+        let text = text_call_text(&untaken.tool, &text_call::reason(untaken));
+        self.append_notice(Notice { about: NoticeKind::TextCall, text })?;
+        Ok(StepEnd::Continue)
+    }
+
+    /// Warns once if the server seems to have a smaller window than the settings say.
+    fn look_at_window(&self, answer: &Answer) {
+        let has_images = self.log.read(window::has_images);
+        let model = self.setup.model.as_ref();
+        if let Some(warning) = window::warning(answer, model.name(), model.context_window(), has_images)
+            && !self.told.window.swap(true, Ordering::Relaxed)
+        {
+            self.emit(Event::Warning(warning));
+        }
     }
 
     fn emit(&self, event: Event) {
@@ -183,8 +265,18 @@ impl StepContext<'_> {
     }
 }
 
+/// One attempt, which is in the log.
+struct Attempted {
+    seq: Seq,
+    answer: Answer,
+    /// The call written as text that it is, if it is one that is not run.
+    untaken: Option<Untaken>,
+    retry_after: Option<Duration>,
+}
+
 enum Asked {
     Answer(Seq, Answer),
+    TextCall(Untaken),
     Cancelled,
     Failed(TurnFailure),
 }

@@ -16,7 +16,7 @@ use crate::closing;
 use crate::event::{Event, TurnFailure, TurnReport};
 use crate::setup::Setup;
 use crate::shared::SharedLog;
-use crate::step::{StepContext, StepEnd};
+use crate::step::{StepContext, StepEnd, Told};
 use crate::watch::Watch;
 
 /// How often in a row the same call may fail before the turn ends.
@@ -27,6 +27,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) told: &'a Told,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -52,6 +53,7 @@ impl Turn<'_> {
         let deadline = self.setup.max_time.map(|time| Instant::now() + time);
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
+        self.told.begin_turn();
         let mut continuations = 0;
         let mut prompt = prompt;
         for number in 1.. {
@@ -86,8 +88,8 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let context =
-            StepContext { setup: self.setup, log: self.log, watch: self.watch, cancel: &cancel, number };
+        let Turn { setup, log, watch, told, .. } = *self;
+        let context = StepContext { setup, log, watch, told, cancel: &cancel, number };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {
@@ -155,6 +157,7 @@ impl Turn<'_> {
         stop_reason: StopReason,
         failure: Option<TurnFailure>,
     ) -> TurnReport {
+        let is_text_call = matches!(failure, Some(TurnFailure::TextCall { .. }));
         self.log.read(|state| TurnReport {
             stop_reason,
             failure,
@@ -164,7 +167,7 @@ impl Turn<'_> {
                 output_tokens: state.totals.usage.output_tokens - before.usage.output_tokens,
             },
             denied: state.totals.denied - before.denied,
-            text: last_text(state, begun),
+            text: if is_text_call { String::new() } else { last_text(state, begun) },
             plan: state.plan.clone(),
             totals: state.totals,
         })

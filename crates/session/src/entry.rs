@@ -354,6 +354,8 @@ pub enum NoticeKind {
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
     Continuation,
+    /// The model is told that a call it wrote as text was not run.
+    TextCall,
 }
 
 impl NoticeKind {
@@ -368,6 +370,7 @@ impl NoticeKind {
             NoticeKind::FilesChanged { .. } => "files_changed",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
+            NoticeKind::TextCall => "text_call",
         }
     }
 }

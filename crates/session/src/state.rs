@@ -460,7 +460,10 @@ impl SessionState {
                 let marks = files.iter().map(|file| (file.path.clone(), file.hash.clone()));
                 self.told_files.extend(marks);
             }
-            NoticeKind::PlanCarried | NoticeKind::Interceptor | NoticeKind::Continuation => {}
+            NoticeKind::PlanCarried
+            | NoticeKind::Interceptor
+            | NoticeKind::Continuation
+            | NoticeKind::TextCall => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });
     }
