@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::model::{Attempt, Delta};
-use crate::sse::Framing;
+use crate::sse::{BOM, Framing};
 
 /// Where pieces of the answer are shown as they arrive.
 pub type OnDelta<'a> = dyn FnMut(Delta<'_>) + Send + 'a;
@@ -24,8 +24,8 @@ pub trait Decoder: Send {
     fn close(self, close: Close) -> Attempt;
 }
 
-/// What an event brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an event brought; the later in this list, the nearer the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Nothing of the answer: a ping, an empty piece.
     Nothing,
@@ -48,8 +48,12 @@ pub enum Close {
     Cancelled,
 }
 
-/// The most bytes of a body that are read, comments included. Answers take some hundred bytes for each token.
-const MAX_BODY: usize = 256 * 1024 * 1024;
+/// The most bytes of a stream that are read, comments included. The longest answers have 128,000 tokens and take up to
+/// 500 bytes for each, most of which is not kept.
+const MAX_STREAM: usize = 64 * 1024 * 1024;
+
+/// The most bytes of a body that is one JSON document, which is kept whole.
+const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 
 /// A response body on its way to a decoder.
 pub struct Feed<D> {
@@ -57,6 +61,7 @@ pub struct Feed<D> {
     framing: Framing,
     document: Option<Vec<u8>>,
     begun: bool,
+    is_page: bool,
     size: usize,
     progress: Progress,
 }
@@ -69,6 +74,7 @@ impl<D: Decoder> Feed<D> {
             framing: Framing::default(),
             document: None,
             begun: false,
+            is_page: false,
             size: 0,
             progress: Progress::Nothing,
         }
@@ -76,30 +82,41 @@ impl<D: Decoder> Feed<D> {
 
     /// Takes the next bytes and says what they brought.
     pub fn push(&mut self, mut bytes: &[u8], on_delta: &mut OnDelta<'_>) -> Progress {
-        let was_within = self.size <= MAX_BODY;
         self.size = self.size.saturating_add(bytes.len());
-        if self.size > MAX_BODY {
-            // The first time this ends the waiting; what still comes then does not prolong it.
-            self.progress = Progress::Done;
-            return if was_within { Progress::Done } else { Progress::Nothing };
-        }
         if !self.begun {
-            bytes = bytes.trim_ascii_start();
+            let is_lead = |byte: &u8| byte.is_ascii_whitespace() || BOM.contains(byte);
+            let lead = bytes.iter().take_while(|byte| is_lead(byte)).count();
+            bytes = &bytes[lead..];
             let Some(first) = bytes.first() else { return Progress::Nothing };
             self.begun = true;
+            self.is_page = *first == b'<';
             if matches!(first, b'{' | b'[') {
                 self.document = Some(Vec::new());
             }
         }
+        if self.is_too_long() {
+            return Progress::Done;
+        }
         if let Some(document) = &mut self.document {
             document.extend_from_slice(bytes);
+            self.progress = Progress::Content;
             return Progress::Content;
         }
         let mut brought = Progress::Nothing;
         let Feed { decoder, framing, .. } = self;
-        framing.push(bytes, &mut |name, data| brought = later(brought, decoder.event(name, data, on_delta)));
-        self.progress = later(self.progress, brought);
+        framing.push(bytes, &mut |name, data| brought = brought.max(decoder.event(name, data, on_delta)));
+        self.progress = self.progress.max(brought);
         brought
+    }
+
+    /// Whether the body is longer than any answer, so that the rest of it is not worth waiting for.
+    pub fn is_too_long(&self) -> bool {
+        self.size > self.limit()
+    }
+
+    /// Whether the body is a web page, whatever the server calls it: no answer begins like one.
+    pub fn is_page(&self) -> bool {
+        self.is_page
     }
 
     /// How far the answer is.
@@ -109,8 +126,9 @@ impl<D: Decoder> Feed<D> {
 
     /// Ends the attempt with what has come.
     pub fn close(mut self, close: Close, on_delta: &mut OnDelta<'_>) -> Attempt {
-        if self.size > MAX_BODY && close == Close::End {
-            let failure = Failure::cut(format!("the server sent more than {MAX_BODY} bytes for one answer"));
+        if self.is_too_long() && close == Close::End {
+            let limit = self.limit();
+            let failure = Failure::cut(format!("the server sent more than {limit} bytes for one answer"));
             return self.decoder.close(Close::Failed(failure));
         }
         if close == Close::End {
@@ -126,14 +144,8 @@ impl<D: Decoder> Feed<D> {
         }
         self.decoder.close(close)
     }
-}
 
-fn later(one: Progress, other: Progress) -> Progress {
-    let rank = |progress| match progress {
-        Progress::Nothing => 0,
-        Progress::Content => 1,
-        Progress::Finished => 2,
-        Progress::Done => 3,
-    };
-    if rank(other) > rank(one) { other } else { one }
+    fn limit(&self) -> usize {
+        if self.document.is_some() { MAX_DOCUMENT } else { MAX_STREAM }
+    }
 }

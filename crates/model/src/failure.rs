@@ -67,6 +67,8 @@ struct Report {
     kind: String,
     code: String,
     message: String,
+    /// What Google says beside the message: reasons and the names of quotas.
+    reasons: String,
     error: Value,
 }
 
@@ -81,6 +83,11 @@ impl Report {
         let inner = outer.get("error").filter(|error| !error.is_null()).unwrap_or(&outer);
         let field = |name: &str| inner.get(name).or_else(|| outer.get(name)).and_then(plain);
         let message = field("message").or_else(|| field("detail")).or_else(|| plain(inner));
+        let message = page_title(body).or(message);
+        let message = match (upstream(inner), message) {
+            (Some(upstream), Some(message)) => Some(format!("{message}: {upstream}")),
+            (upstream, message) => message.or(upstream),
+        };
         let inner_status = inner.get("status").and_then(plain);
         let code = field("code").or_else(|| inner_status.clone()).unwrap_or_default();
         let http = |text: &String| text.parse().ok().filter(|code| (400..600).contains(code));
@@ -92,6 +99,7 @@ impl Report {
             kind: field("type").or(inner_status).unwrap_or_default(),
             code,
             message: message.unwrap_or_default(),
+            reasons: reasons(inner),
             error: inner.clone(),
         }
     }
@@ -110,7 +118,7 @@ impl Report {
     }
 
     fn class(&self, names_delay: bool) -> ErrorClass {
-        let text = format!("{} {} {}", self.kind, self.code, self.message).to_lowercase();
+        let text = format!("{} {} {} {}", self.kind, self.code, self.message, self.reasons).to_lowercase();
         let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
         if says(OVERFLOW) || self.status == Some(413) || requests_more_than_the_limit(&text) {
             return ErrorClass::Overflow;
@@ -118,8 +126,9 @@ impl Report {
         if says(REFUSED) {
             return ErrorClass::RefusedContent;
         }
-        // Gemini calls a limit per minute a quota too, but then it names a delay.
-        if self.status == Some(402) || (says(QUOTA) && !names_delay) {
+        // Gemini calls every limit a quota, and names a delay even where the day's is used up.
+        let comes_back = (names_delay || says(PER_MINUTE)) && !says(PER_DAY);
+        if self.status == Some(402) || (says(QUOTA) && !comes_back) {
             return ErrorClass::Quota;
         }
         if matches!(self.status, Some(401 | 403)) || says(CREDENTIALS) {
@@ -133,8 +142,10 @@ impl Report {
             return ErrorClass::Overload;
         }
         match self.status {
-            Some(408 | 425) => ErrorClass::Overload,
-            Some(300..500) => ErrorClass::BadRequest,
+            // A time-out, a clash with another request, too early, and Google's word for a request that it gave up.
+            Some(408 | 409 | 425 | 499) => ErrorClass::Overload,
+            // What a server cannot do it cannot do a second later either.
+            Some(300..=499 | 501 | 505) => ErrorClass::BadRequest,
             Some(_) => ErrorClass::Overload,
             None if says(BAD_REQUEST) => ErrorClass::BadRequest,
             None => ErrorClass::Overload,
@@ -180,12 +191,15 @@ const QUOTA: &[&str] = &[
     "quota exceeded",
     "exceeded your current quota",
 ];
+const PER_MINUTE: &[&str] = &["per minute", "perminute", "per second", "persecond"];
+const PER_DAY: &[&str] = &["perday", "per day"];
 const CREDENTIALS: &[&str] = &[
     "invalid api key",
     "invalid_api_key",
     "incorrect api key",
     "api key not valid",
     "api key expired",
+    "api_key_invalid",
     "authentication",
     "unauthorized",
     "permission_denied",
@@ -205,6 +219,46 @@ fn requests_more_than_the_limit(text: &str) -> bool {
         (Some(limit), Some(requested)) => text.contains("tokens") && requested > limit,
         _ => false,
     }
+}
+
+/// What the provider behind a gateway said (OpenRouter: `metadata.raw`, itself often JSON in a string).
+fn upstream(error: &Value) -> Option<String> {
+    let raw = match error.get("metadata")?.get("raw")? {
+        Value::String(raw) => raw.clone(),
+        other => other.to_string(),
+    };
+    let report = Report::read(&raw, None);
+    Some(report.message).filter(|message| !message.trim().is_empty()).or(Some(raw))
+}
+
+fn reasons(error: &Value) -> String {
+    let details = error.get("details").and_then(Value::as_array);
+    let mut reasons = Vec::new();
+    for detail in details.into_iter().flatten() {
+        let violations = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
+        let quotas = violations.filter_map(|violation| violation.get("quotaId"));
+        reasons.extend(detail.get("reason").into_iter().chain(quotas).filter_map(Value::as_str));
+    }
+    reasons.join(" ")
+}
+
+/// Whether a body is a web page, whatever its content type says. No answer of any wire format begins like one.
+pub(crate) fn is_page(body: &str) -> bool {
+    body.trim_start_matches('\u{feff}').trim_start().starts_with('<')
+}
+
+/// The title of a web page, which is all that a person can read of one in one line.
+fn page_title(body: &str) -> Option<String> {
+    if !is_page(body) {
+        return None;
+    }
+    let lower = body.to_ascii_lowercase();
+    let title = lower.find("<title").and_then(|start| {
+        let start = start + lower[start..].find('>')? + 1;
+        let end = start + lower[start..].find("</title")?;
+        Some(body[start..end].trim()).filter(|title| !title.is_empty())
+    });
+    Some(title.map_or_else(|| "a web page".to_owned(), |title| format!("a web page, \"{title}\"")))
 }
 
 fn plain(value: &Value) -> Option<String> {
@@ -263,6 +317,25 @@ mod tests {
             (400, r#"{"error":{"message":"max_tokens is too large: 100000"}}"#, BadRequest),
             (404, r#"{"detail":"Not Found"}"#, BadRequest),
             (307, "", BadRequest),
+            (409, r#"{"error":{"code":409,"status":"ABORTED","message":"clash"}}"#, Overload),
+            (499, "", Overload),
+            (501, r#"{"error":{"status":"UNIMPLEMENTED","message":"no"}}"#, BadRequest),
+            (
+                429,
+                r#"{"error":{"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded for requests per minute"}}"#,
+                Rate,
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProject"}]},{"retryDelay":"27s"}]}}"#,
+                Quota,
+            ),
+            (400, r#"{"error":{"message":"?","details":[{"reason":"API_KEY_INVALID"}]}}"#, Credentials),
+            (
+                400,
+                r#"{"error":{"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"}}"}}}"#,
+                Overflow,
+            ),
             (500, "oops", Overload),
             (529, "", Overload),
             (400, r#"{"error":{"code":"content_filter","message":"x"}}"#, RefusedContent),
@@ -292,10 +365,23 @@ mod tests {
 
     #[test]
     fn the_message_says_what_the_provider_said() {
-        let failure =
-            |status, body| of_response(status, &DelayHeaders::default(), body, Timestamp::UNIX_EPOCH).message;
+        let failure = |status: u16, body: &str| {
+            of_response(status, &DelayHeaders::default(), body, Timestamp::UNIX_EPOCH).message
+        };
         assert_eq!(failure(400, r#"{"error":"a\n b","code":"x"}"#), "HTTP 400: a b");
         assert_eq!(failure(422, r#"{"detail":[{"msg":"no"}]}"#), r#"HTTP 422: [{"msg":"no"}]"#);
         assert!(failure(500, &"x".repeat(10_000)).len() < 700);
+        for (raw, said) in [
+            (r#""{\"error\":{\"message\":\"no such tool\"}}""#, "no such tool"),
+            (r#""upstream is down""#, "upstream is down"),
+            (r#"{"detail":"gone"}"#, "gone"),
+        ] {
+            let body =
+                format!(r#"{{"error":{{"message":"Provider returned error","metadata":{{"raw":{raw}}}}}}}"#);
+            assert_eq!(failure(502, &body), format!("HTTP 502: Provider returned error: {said}"));
+        }
+        let page = "\n<!DOCTYPE html><head><Title lang=en>502 Bad\nGateway</Title></head><body>İ</body>";
+        assert_eq!(failure(502, page), "HTTP 502: a web page, \"502 Bad Gateway\"");
+        assert_eq!(failure(502, "<html></html>"), "HTTP 502: a web page");
     }
 }

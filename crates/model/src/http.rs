@@ -42,6 +42,9 @@ pub(crate) enum Auth {
     Header(&'static str),
 }
 
+/// A token of text or code holds fewer bytes than this on average in any language.
+const SURELY_BYTES_PER_TOKEN: u64 = 6;
+
 /// An address that answers requests of one wire format.
 pub(crate) struct Endpoint {
     provider: String,
@@ -51,6 +54,7 @@ pub(crate) struct Endpoint {
     has_key: bool,
     secrets: Vec<Secret>,
     is_loopback: bool,
+    context_window: u64,
     first_token_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
     /// Made for the first request: certificates take longer to load than all the rest of the start.
@@ -75,11 +79,18 @@ impl Endpoint {
                 .cloned()
                 .collect(),
             is_loopback,
+            context_window: settings.context_window,
             first_token_timeout: limit(settings.first_token_timeout.unwrap_or(first)),
             idle_timeout: limit(settings.idle_timeout.unwrap_or(IDLE_TIMEOUT)),
             client: OnceLock::new(),
             url,
         })
+    }
+
+    /// The same way with a query in the address.
+    pub(crate) fn with_query(mut self, query: &str) -> Self {
+        self.url.set_query(Some(query));
+        self
     }
 
     /// Sends a header along that every request of the wire format has, unless the settings say another value.
@@ -100,7 +111,7 @@ impl Endpoint {
         let close = tokio::select! {
             biased;
             () = cancel.cancelled() => Close::Cancelled,
-            close = self.exchange(body, &mut feed, on_delta) => close,
+            close = self.exchange(body, &mut feed, on_delta, cancel) => close,
         };
         feed.close(self.without_secrets(close), on_delta)
     }
@@ -110,6 +121,7 @@ impl Endpoint {
         body: &[u8],
         feed: &mut Feed<D>,
         on_delta: &mut OnDelta<'_>,
+        cancel: &CancellationToken,
     ) -> Close {
         let mut deadline = self.first_token_timeout.map(|limit| Instant::now() + limit);
         let client = match self.client() {
@@ -123,19 +135,34 @@ impl Endpoint {
             None => return Close::Failed(self.never_began()),
         };
         if !response.status().is_success() {
-            return Close::Failed(self.refusal(response).await);
+            return Close::Failed(self.refusal(response, body).await);
         }
         if header(response.headers(), "content-type").is_some_and(|kind| kind.starts_with("text/html")) {
             return Close::Failed(self.page());
         }
         loop {
+            // A server that never pauses gives nobody else a turn.
+            if cancel.is_cancelled() {
+                return Close::Cancelled;
+            }
             let chunk = match within(deadline, response.chunk()).await {
                 Some(Ok(Some(chunk))) => chunk,
                 Some(Ok(None)) => return Close::End,
                 Some(Err(error)) => return Close::Failed(self.broken(&error)),
                 None => return self.after_silence(feed.progress()),
             };
-            deadline = self.next_deadline(deadline, feed.push(&chunk, on_delta));
+            let brought = feed.push(&chunk, on_delta);
+            if feed.is_page() {
+                return Close::Failed(self.page());
+            }
+            if feed.is_too_long() {
+                return Close::End;
+            }
+            deadline = self.next_deadline(deadline, brought);
+            // What is always ready never runs into a time limit by itself.
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return self.after_silence(feed.progress());
+            }
         }
     }
 
@@ -163,14 +190,14 @@ impl Endpoint {
             return Ok(client);
         }
         let client = client(&self.url, self.is_loopback).map_err(|error| {
-            let message = format!("no HTTP client for {}: {}", self.shown_url, causes(&error));
+            let message = format!("no HTTP client for {}: {}", self.shown_url, root(&error));
             Failure::new(ErrorClass::Network, message)
         })?;
         Ok(self.client.get_or_init(|| client))
     }
 
     /// What a response says that is no answer.
-    async fn refusal(&self, mut response: Response) -> Failure {
+    async fn refusal(&self, mut response: Response, sent: &[u8]) -> Failure {
         let status = response.status().as_u16();
         let headers = delay_headers(response.headers());
         let location = header(response.headers(), "location");
@@ -185,8 +212,20 @@ impl Endpoint {
         let body = String::from_utf8_lossy(&body);
         let mut failure = failure::of_response(status, &headers, &body, Timestamp::now());
         failure.message = format!("{} answered {}", self.shown_url, failure.message);
+        if failure.class == ErrorClass::Rate && self.exceeds_window(sent) {
+            failure.class = ErrorClass::Overflow;
+            failure.message.push_str("; the request is larger than the model's context window");
+        }
         failure.message.push_str(&self.hint(status, failure.class, location.as_deref()));
         failure
+    }
+
+    /// Whether a request is surely too large for the model: some providers count one against the tokens of a minute
+    /// before they look at its size, and call it a rate limit.
+    fn exceeds_window(&self, body: &[u8]) -> bool {
+        let strings = body.split(|byte| *byte == b'"').filter(|string| !is_base64(string));
+        let bytes: usize = strings.map(<[u8]>::len).sum();
+        bytes as u64 / SURELY_BYTES_PER_TOKEN > self.context_window
     }
 
     fn page(&self) -> Failure {
@@ -218,18 +257,35 @@ impl Endpoint {
         }
     }
 
+    /// Says what failed and no more: such a failure is retried, and its text is shown each time.
     fn unreachable(&self, error: reqwest::Error) -> Failure {
         let what = if error.is_connect() { "cannot reach" } else { "lost the connection to" };
-        let check = match self.is_loopback {
-            true => "check that the server is running and that the port in base_url is right",
-            false => "check base_url, the network and the proxy settings",
-        };
-        let message = format!("{what} {}: {}; {check}", self.shown_url, causes(&error.without_url()));
-        Failure::new(ErrorClass::Network, message)
+        let cause = root(&error.without_url());
+        let hint = self.mismatch(&cause).unwrap_or_default();
+        Failure::new(ErrorClass::Network, format!("{what} {}: {cause}{hint}", self.shown_url))
+    }
+
+    /// What to change, where the address and the server do not speak the same protocol.
+    fn mismatch(&self, cause: &str) -> Option<&'static str> {
+        match self.url.scheme() {
+            "https"
+                if cause.contains("InvalidContentType")
+                    || (self.is_loopback && cause.contains("tls handshake eof")) =>
+            {
+                Some("; the server does not speak TLS there: base_url must begin with http://")
+            }
+            "http" if cause.contains("invalid HTTP version") => {
+                Some("; the server does not speak plain HTTP there: base_url may have to begin with https://")
+            }
+            _ if cause.contains("invalid peer certificate") => {
+                Some("; this machine does not trust the server's certificate")
+            }
+            _ => None,
+        }
     }
 
     fn broken(&self, error: &reqwest::Error) -> Failure {
-        Failure::cut(format!("the connection to {} broke off: {}", self.shown_url, causes(error)))
+        Failure::cut(format!("the connection to {} broke off: {}", self.shown_url, root(error)))
     }
 
     fn never_began(&self) -> Failure {
@@ -257,6 +313,12 @@ impl Endpoint {
             Close::End | Close::Cancelled => close,
         }
     }
+}
+
+/// Whether a string of a body holds an image or a signature, whose tokens do not follow from its length.
+fn is_base64(string: &[u8]) -> bool {
+    let data = string.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+    data.len() > 200 && data.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte))
 }
 
 /// Waits for something, but not beyond the deadline.
@@ -364,16 +426,11 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// The error's causes in one line. The outermost text only says that sending failed, so it stands alone or not at all.
-fn causes(error: &dyn Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let text = cause.to_string();
-        if !texts.iter().any(|known| known.contains(&text)) {
-            texts.push(text);
-        }
-        next = cause.source();
+/// The innermost cause, which says what happened; those around it say that something did.
+fn root(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+    cause.to_string()
 }

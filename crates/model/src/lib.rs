@@ -22,12 +22,14 @@ mod http;
 mod json;
 mod call_ids;
 pub mod chat;
+pub mod gemini;
 pub mod responses;
 pub mod anthropic;
 pub mod script;
 
 pub use anthropic::AnthropicModel;
 pub use chat::ChatModel;
+pub use gemini::GeminiModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use responses::ResponsesModel;
 pub use script::{ScriptError, ScriptModel};

@@ -69,6 +69,23 @@ pub(crate) fn items(json: &str) -> Vec<&str> {
     raw.into_iter().map(RawValue::get).collect()
 }
 
+/// JSON values one after another: bare, on lines of their own, or the items of an array that may be cut.
+///
+/// What cannot be read is none, and nothing follows it.
+pub(crate) fn values(json: &str) -> impl Iterator<Item = Option<&str>> {
+    let mut rest = json;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '[' | ',' | ']'));
+        if rest.is_empty() {
+            return None;
+        }
+        let mut parsed = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+        let value = parsed.next().and_then(Result::ok).map(RawValue::get);
+        rest = value.and_then(|_| rest.get(parsed.byte_offset()..)).unwrap_or_default();
+        Some(value)
+    })
+}
+
 /// A JSON string, decoded; lone surrogates become U+FFFD.
 pub(crate) fn text(json: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
@@ -198,6 +215,17 @@ mod tests {
         assert_eq!(fields.object("e").unwrap().count("f"), Some(1));
         assert_eq!(fields.text("g").as_deref(), Some("\u{fffd}"));
         assert!(Fields::of("[]").is_none());
+    }
+
+    #[test]
+    fn values_are_found_in_an_array_or_outside() {
+        let read = |json| values(json).collect::<Vec<_>>();
+        let both = [Some(r#"{"a":1}"#), Some(r#"{"b":[2]}"#)];
+        for json in [r#"[{"a":1},{"b":[2]}]"#, "{\"a\":1}\r\n{\"b\":[2]}", r#"[{"a":1}, {"b":[2]}"#] {
+            assert_eq!(read(json), both, "{json}");
+        }
+        assert_eq!(read(r#"[{"a":1},{"b":"#), [both[0], None]);
+        assert_eq!(read(" [] "), []);
     }
 
     /// D17: a pair split over two pieces is one character; a half that stays alone is U+FFFD.

@@ -6,9 +6,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use mainstay_session::compaction::COMPACTION_REQUEST;
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use mainstay_session::request::{Message, Request};
 use serde::Deserialize;
@@ -24,6 +26,8 @@ use crate::settings::ModelSettings;
 pub const API: &str = "script";
 
 const CONTEXT_WINDOW: u64 = 200_000;
+const NO_SUMMARY: &str =
+    "The conversation so far followed a script, which holds no summary of it. Go on with what is next.";
 const NO_MORE: &str = "The script has no more answers.";
 
 /// A model that reads its answers from a script.
@@ -31,6 +35,9 @@ const NO_MORE: &str = "The script has no more answers.";
 pub struct ScriptModel {
     name: String,
     context_window: u64,
+    /// What is told where a summary is asked for, one after the other; the last again and again.
+    summaries: Vec<Answer>,
+    summaries_told: AtomicUsize,
     steps: Vec<Step>,
     attempts: Mutex<Attempts>,
 }
@@ -64,9 +71,18 @@ impl ScriptModel {
         Ok(ScriptModel {
             name,
             context_window: script.context_window.unwrap_or(CONTEXT_WINDOW),
+            summaries: script.summaries,
+            summaries_told: AtomicUsize::new(0),
             steps: steps(script.answers),
             attempts: Mutex::default(),
         })
+    }
+
+    /// The next answer to a request for a summary.
+    fn summary(&self) -> Answer {
+        let told = self.summaries_told.fetch_add(1, Ordering::Relaxed);
+        let answer = self.summaries.get(told).or(self.summaries.last()).cloned();
+        answer.unwrap_or_else(|| Answer { text: Some(NO_SUMMARY.to_owned()), ..Answer::default() })
     }
 
     /// The answer for this place, with the failures before it told one by one.
@@ -126,11 +142,13 @@ impl Model for ScriptModel {
     fn encode(&self, request: &Request<'_>) -> Encoded {
         let settings = ModelSettings::new("script", self.name.as_str(), "", self.context_window);
         let chat = encode::encode(&self.name, &settings, request);
-        let answers =
-            request.messages.iter().filter(|message| matches!(message, Message::Answer { .. })).count();
+        let is_answer = |message: &&Message<'_>| matches!(message, Message::Answer { .. });
+        let answers = request.messages.iter().filter(is_answer).count() as u64 + request.dropped_answers;
+        let asks_for_summary = |message: &Message<'_>| matches!(message, Message::User { text, .. } if text.contains(COMPACTION_REQUEST));
+        let summary = if request.messages.iter().any(asks_for_summary) { ",\"summary\":1" } else { "" };
         let mut body = b"{\"request\":".to_vec();
         body.extend_from_slice(&chat.body);
-        body.extend_from_slice(format!(",\"answers\":{answers}}}").as_bytes());
+        body.extend_from_slice(format!(",\"answers\":{answers}{summary}}}").as_bytes());
         let mut mark = chat.mark;
         mark.bytes = body.len() as u64;
         Encoded { body, mark }
@@ -143,8 +161,11 @@ impl Model for ScriptModel {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Attempt> {
         Box::pin(async move {
-            let place = place(&request.body);
-            let answer = self.next(place).unwrap_or_else(Answer::no_more);
+            let place = count(&request.body, "answers");
+            let answer = match count(&request.body, "summary") {
+                0 => self.next(place).unwrap_or_else(Answer::no_more),
+                _ => self.summary(),
+            };
             let delay = Duration::from_millis(answer.delay_ms);
             tokio::select! {
                 biased;
@@ -167,6 +188,8 @@ struct Script {
     answers: Vec<Answer>,
     #[serde(default)]
     context_window: Option<u64>,
+    #[serde(default)]
+    summaries: Vec<Answer>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -256,7 +279,11 @@ fn compact(json: &str) -> String {
 
 fn parse(text: &str) -> Result<Script, serde_json::Error> {
     if text.trim_start().starts_with('[') {
-        return Ok(Script { answers: serde_json::from_str(text)?, context_window: None });
+        return Ok(Script {
+            answers: serde_json::from_str(text)?,
+            context_window: None,
+            summaries: Vec::new(),
+        });
     }
     serde_json::from_str(text)
 }
@@ -278,10 +305,9 @@ fn steps(answers: Vec<Answer>) -> Vec<Step> {
     steps
 }
 
-fn place(body: &[u8]) -> usize {
-    let answers =
-        std::str::from_utf8(body).ok().and_then(Fields::of).and_then(|fields| fields.count("answers"));
-    answers.and_then(|answers| usize::try_from(answers).ok()).unwrap_or(0)
+fn count(body: &[u8], name: &str) -> usize {
+    let count = std::str::from_utf8(body).ok().and_then(Fields::of).and_then(|fields| fields.count(name));
+    count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }
 
 /// What an answer without counts is taken to have used, at four bytes a token.

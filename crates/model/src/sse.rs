@@ -2,10 +2,11 @@
 //!
 //! Follows the event stream format of the HTML standard (lines end with LF, CRLF or CR; comments are passed over; several
 //! data lines are joined) with three leniencies that providers make necessary: an unknown field is passed over, an
-//! event that the end of the stream leaves open is taken, and a line that begins a JSON object outside any field makes the
-//! rest of the body one event, which is how Gemini reports an error in a stream that began.
+//! event that the end of the stream leaves open is taken, and a JSON object that begins a line outside any field is an
+//! event, over however many lines it goes, which is how Gemini reports an error in a stream that began.
 
-const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The byte order mark, which may stand before anything.
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The state between two pieces of a stream.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub(crate) struct Framing {
     any_line: bool,
     name: String,
     data: Option<String>,
-    json: Option<Vec<u8>>,
+    json: Option<Object>,
 }
 
 /// Where events go: the name, which may be empty, and the data.
@@ -25,9 +26,11 @@ impl Framing {
     /// Takes the next bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8], sink: &mut Sink<'_>) {
         while !bytes.is_empty() {
-            if let Some(json) = &mut self.json {
-                json.extend_from_slice(bytes);
-                return;
+            if let Some(mut json) = self.json.take() {
+                let taken = json.take(bytes);
+                bytes = &bytes[taken..];
+                self.pass_on(json, sink);
+                continue;
             }
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -59,7 +62,15 @@ impl Framing {
         }
         self.dispatch(sink);
         if let Some(json) = self.json.take() {
-            sink("", &String::from_utf8_lossy(&json));
+            sink("", &String::from_utf8_lossy(&json.text));
+        }
+    }
+
+    /// Makes an object an event if it is whole, and else waits for the rest of it.
+    fn pass_on(&mut self, json: Object, sink: &mut Sink<'_>) {
+        match json.depth {
+            0 => sink("", &String::from_utf8_lossy(&json.text)),
+            _ => self.json = Some(json),
         }
     }
 
@@ -72,10 +83,10 @@ impl Framing {
             return self.dispatch(sink);
         }
         if line[0] == b'{' && self.data.is_none() {
-            let mut json = line.to_vec();
-            json.push(b'\n');
-            self.json = Some(json);
-            return;
+            let mut json = Object::default();
+            json.take(line);
+            json.take(b"\n");
+            return self.pass_on(json, sink);
         }
         let colon = line.iter().position(|&b| b == b':').unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();
@@ -98,6 +109,41 @@ impl Framing {
             sink(&self.name, &data);
         }
         self.name.clear();
+    }
+}
+
+/// A JSON object on its way.
+#[derive(Debug, Default)]
+struct Object {
+    text: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+impl Object {
+    /// Takes bytes up to the end of the object, and says how many.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = bytes.len();
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.depth == 0 && !self.text.is_empty() {
+                return 0;
+            }
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.in_string => self.is_escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' if !self.in_string => self.depth += 1,
+                b'}' if !self.in_string => self.depth -= 1,
+                _ => {}
+            }
+            if self.depth == 0 {
+                taken = at + 1;
+                break;
+            }
+        }
+        self.text.extend_from_slice(&bytes[..taken]);
+        taken
     }
 }
 
@@ -133,16 +179,22 @@ mod tests {
     }
 
     #[test]
-    fn json_outside_any_field_is_the_last_event() {
-        let body = b"data: a\n\n{\"error\":\n {}}\ndata: b\n\n";
-        assert_eq!(events(&[body]), [pair("", "a"), pair("", "{\"error\":\n {}}\ndata: b\n\n")]);
+    fn json_outside_any_field_is_an_event() {
+        let object = "{\"error\":\n {\"message\":\"a \\\" }\"}}";
+        let body = format!("data: a\n\n{object} , \ndata: b\n\n{{\"cut\":\n");
+        assert_eq!(
+            events(&[body.as_bytes()]),
+            [pair("", "a"), pair("", object), pair("", "b"), pair("", "{\"cut\":\n")]
+        );
+        let crlf = "data: a\r\n\r\n{\r\n}\r\n\r\ndata: b\r\n\r\n";
+        assert_eq!(events(&[crlf.as_bytes()]), [pair("", "a"), pair("", "{\n\n}"), pair("", "b")]);
     }
 
     proptest! {
         /// H08: the same events come out wherever the stream is cut.
         #[test]
         fn the_pieces_do_not_matter(
-            text in "(data: |event: |:|\r\n|\n|\r|ñ|x|\\{|id){0,40}",
+            text in "(data: |event: |:|\r\n|\n|\r|ñ|x|\\{|\\}|\"|\\\\|id){0,40}",
             cuts in proptest::collection::vec(0usize..200, 0..8),
         ) {
             let bytes = text.as_bytes();

@@ -30,7 +30,13 @@ async fn ask(settings: ModelSettings, on_delta: &mut (dyn FnMut(Delta<'_>) + Sen
     let model = AnthropicModel::new(settings).unwrap();
     assert_eq!((model.name(), model.api()), ("anthropic/claude-opus-5", "anthropic"));
     let messages = vec![Message::User { text: Cow::Borrowed("hello"), pictures: Vec::new() }];
-    let encoded = model.encode(&Request { system: "Be good.", tools: &[], messages, previous: None });
+    let encoded = model.encode(&Request {
+        system: "Be good.",
+        tools: &[],
+        messages,
+        previous: None,
+        dropped_answers: 0,
+    });
     model.stream(&encoded, on_delta, &CancellationToken::new()).await
 }
 

@@ -68,7 +68,13 @@ fn picture<'a>(image: &'a Image, data: Option<&str>) -> Picture<'a> {
 
 fn write(settings: &ModelSettings, messages: &[Message<'_>], previous: Option<&RequestMark>) -> Encoded {
     let tools = [read_tool()];
-    let request = Request { system: "Be good.", tools: &tools, messages: messages.to_vec(), previous };
+    let request = Request {
+        system: "Be good.",
+        tools: &tools,
+        messages: messages.to_vec(),
+        previous,
+        dropped_answers: 0,
+    };
     encode(ME, settings, &request)
 }
 
@@ -314,7 +320,13 @@ fn schemas_are_those_of_objects() {
         ("true", r#"{"type":"object","properties":{}}"#),
     ] {
         let tools = [ToolSpec { schema: schema.to_owned(), description: " ".to_owned(), ..read_tool() }];
-        let request = Request { system: "", tools: &tools, messages: vec![user("a")], previous: None };
+        let request = Request {
+            system: "",
+            tools: &tools,
+            messages: vec![user("a")],
+            previous: None,
+            dropped_answers: 0,
+        };
         let text = String::from_utf8(encode(ME, &settings(), &request).body).unwrap();
         let tool = format!(r#""tools":[{{"name":"read","input_schema":{sent}{ANCHOR}}}],"messages""#);
         assert!(text.contains(&tool), "{text}");

@@ -352,13 +352,54 @@ fn a_whole_json_answer_is_decoded_too() {
     assert!(matches!(envelope.ended, Ended::Failed { message, .. } if message.contains("success")));
 }
 
+/// The longest answers come in very many pieces: none may cost a look at all those before it.
+#[test]
+fn many_pieces_are_as_fast_as_few() {
+    let details = |more: &str| {
+        delta(
+            json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": format!("{more}{}", "x".repeat(60))}]}),
+        )
+    };
+    let call = |arguments: &str| {
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "A", "function": {"name": "write", "arguments": arguments}}]}),
+        )
+    };
+    let mut feed = Feed::new(ChatDecoder::default());
+    let mut push = |chunk: &Value| {
+        feed.push(event(chunk, "\n").as_bytes(), &mut |_| {});
+    };
+    push(&call("{\"content\":\""));
+    for _ in 0..8_000 {
+        push(&details("{"));
+        push(&call(&format!("{}}}", "{ ".repeat(30))));
+        push(&call(&format!("{{{}}}", " ".repeat(30))));
+    }
+    push(&call("\"}"));
+    push(&finish("stop"));
+    let attempt = feed.close(Close::End, &mut |_| {});
+    let [Content::Call(call), Content::Reasoning { text, opaque }] = attempt.content.as_slice() else {
+        panic!("{} blocks", attempt.content.len())
+    };
+    assert_eq!(text.len(), 8_000 * 61);
+    assert!(opaque.as_ref().unwrap().len() < text.len() + 200);
+    assert!(mainstay_session::arguments::parse_arguments(&call.arguments).is_ok());
+}
+
 #[test]
 fn an_answer_without_bounds_is_cut() {
-    let mut feed = Feed::new(ChatDecoder::default());
-    let comment = format!(":{}\n", "x".repeat(1024 * 1024));
-    let brought: Vec<Progress> = (0..260).map(|_| feed.push(comment.as_bytes(), &mut |_| {})).collect();
-    assert_eq!(brought.iter().filter(|progress| **progress == Progress::Done).count(), 1);
-    assert_eq!(class(&feed.close(Close::End, &mut |_| {})), Some(ErrorClass::CutStream));
+    let comment = format!(":{}\n", "x".repeat(1024 * 1024 - 2));
+    let piece = " ".repeat(1024 * 1024);
+    for (begin, more, megabytes) in [(": ping\n", comment, 64), ("{", piece, 16)] {
+        let mut feed = Feed::new(ChatDecoder::default());
+        feed.push(begin.as_bytes(), &mut |_| {});
+        let pushes = (1..100).find(|_| {
+            feed.push(more.as_bytes(), &mut |_| {});
+            feed.is_too_long()
+        });
+        assert_eq!(pushes, Some(megabytes), "{begin}");
+        assert_eq!(class(&feed.close(Close::End, &mut |_| {})), Some(ErrorClass::CutStream));
+    }
 }
 
 /// Parts of answers, whole and broken, that the property puts together.

@@ -87,7 +87,8 @@ fn sent_back(attempt: &Attempt) -> Value {
         .collect();
     let told = Message::User { text: Cow::Borrowed("go"), pictures: Vec::new() };
     let messages = vec![told, Message::Answer { model: model.name(), blocks }];
-    let encoded = model.encode(&Request { system: "", tools: &[], messages, previous: None });
+    let encoded =
+        model.encode(&Request { system: "", tools: &[], messages, previous: None, dropped_answers: 0 });
     let body =
         String::from_utf8(encoded.body).unwrap().replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "");
     serde_json::from_str::<Value>(&body).unwrap()["messages"][1].take()

@@ -67,7 +67,7 @@ fn step<'a>(model: &'a str, blocks: Vec<Block<'a>>) -> Vec<Message<'a>> {
 }
 
 fn body(settings: &ModelSettings, messages: Vec<Message<'_>>) -> Value {
-    let request = Request { system: "Be good.", tools: &[], messages, previous: None };
+    let request = Request { system: "Be good.", tools: &[], messages, previous: None, dropped_answers: 0 };
     serde_json::from_slice(&encode(ME, settings, &request).body).unwrap()
 }
 
@@ -131,7 +131,13 @@ fn a_whole_request_reads_as_the_servers_expect() {
     settings.extra_body =
         serde_json::from_str(r#"{"text":{"verbosity":"low"},"input":"x","temperature":0.5}"#).unwrap();
     let (image, tools) = (image(), [read_tool()]);
-    let request = Request { system: "Be good.", tools: &tools, messages: turn(&image), previous: None };
+    let request = Request {
+        system: "Be good.",
+        tools: &tools,
+        messages: turn(&image),
+        previous: None,
+        dropped_answers: 0,
+    };
     let encoded = encode(ME, &settings, &request);
     let body = String::from_utf8(encoded.body).unwrap();
     assert_eq!(check_responses(&serde_json::from_str(&body).unwrap()), Ok(()));
@@ -319,7 +325,13 @@ async fn a_request_goes_to_its_path_with_its_key() {
     settings.headers.push(("X-Org".to_owned(), Secret::new("mine")));
     let model = ResponsesModel::new(settings).unwrap();
     assert_eq!((model.name(), model.api(), model.context_window()), (ME, "openai-responses", 8_000));
-    let request = Request { system: "s", tools: &[], messages: vec![user("hello")], previous: None };
+    let request = Request {
+        system: "s",
+        tools: &[],
+        messages: vec![user("hello")],
+        previous: None,
+        dropped_answers: 0,
+    };
     let encoded = model.encode(&request);
     let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
     assert_eq!(attempt.content, [Content::Text { text: "Hi".to_owned() }]);
@@ -344,7 +356,7 @@ fn every_recorded_answer_can_go_back() {
         let blocks: Vec<Block<'_>> = attempt.content.iter().map(block).collect();
         let messages = [vec![user("go")], step(ME, blocks)].concat();
         input(messages.clone());
-        let request = Request { system: "s", tools: &[], messages, previous: None };
+        let request = Request { system: "s", tools: &[], messages, previous: None, dropped_answers: 0 };
         let body = String::from_utf8(encode(ME, &settings(), &request).body).unwrap();
         for content in &attempt.content {
             let Content::Reasoning { opaque: Some(raw), .. } = content else { continue };
@@ -476,7 +488,7 @@ proptest! {
         let border = borders[cut % borders.len()];
         let tools = [read_tool()];
         let write = |messages: &[Message<'static>], previous: Option<&RequestMark>| {
-            encode(ME, &settings, &Request { system: "s", tools: &tools, messages: messages.to_vec(), previous })
+            encode(ME, &settings, &Request { system: "s", tools: &tools, messages: messages.to_vec(), previous, dropped_answers: 0 })
         };
         let before = write(&list[..border], None);
         let after = write(&list, Some(&before.mark));

@@ -9,7 +9,7 @@ mod sessions;
 
 use std::sync::Arc;
 
-use common::dialects::{ANTHROPIC, CHAT, Dialect, RESPONSES, dialects};
+use common::dialects::{ANTHROPIC, CHAT, Dialect, GEMINI, RESPONSES, dialects};
 use mainstay_model::Encoded;
 use mainstay_session::entry::Body;
 use mainstay_session::message::{Content, ContentHash, Image, RequestMark};
@@ -48,7 +48,7 @@ fn dress(body: &mut Body, number: usize, die: u8) {
             let format = usize::from(die) % FORMATS.len();
             // Now and then the model was spoken to in another format than today.
             let of = if die >= 240 { format + 1 } else { format };
-            answer.model = MODELS[of % MODELS.len()].to_owned();
+            answer.model = FORMATS[of % FORMATS.len()].to_owned();
             for (place, block) in answer.content.iter_mut().enumerate() {
                 make_opaque(block, FORMATS[format], &format!("{number}x{place}"), die);
             }
@@ -59,50 +59,51 @@ fn dress(body: &mut Body, number: usize, die: u8) {
     }
 }
 
-const FORMATS: [&str; 3] = [CHAT, ANTHROPIC, RESPONSES];
-const MODELS: [&str; 3] = FORMATS;
+const FORMATS: [&str; 4] = [CHAT, ANTHROPIC, RESPONSES, GEMINI];
 
 /// Puts in the place of an opaque value one that the format of a model really has. `secret-N` occurs nowhere else.
 fn make_opaque(block: &mut Content, format: &str, n: &str, die: u8) {
     // A provider may write half of a surrogate pair, and whether it takes it back is not to be found out.
     let text = if die.is_multiple_of(11) { r"h\ud99cm" } else { r"h\u006dm" };
+    let is_even = die.is_multiple_of(2);
     let reasoning = match format {
-        CHAT if die.is_multiple_of(2) => format!(r#"{{"reasoning_content":"{text} secret-{n}"}}"#),
-        CHAT => format!(
-            r#"{{"reasoning_details":[{{"type":"reasoning.text","text":"{text}","signature":"secret-{n}"}}]}}"#
-        ),
+        CHAT if is_even => format!(r#"{{"reasoning_content":"{text} secret-{n}"}}"#),
+        CHAT => {
+            format!(
+                r#"{{"reasoning_details":[{{"type":"reasoning.text","text":"{text}","signature":"secret-{n}"}}]}}"#
+            )
+        }
         ANTHROPIC => format!(r#"{{"type":"thinking","thinking":"{text}","signature":"secret-{n}"}}"#),
-        _ => format!(
+        RESPONSES => format!(
             r#"{{"id":"rs_{n}","type":"reasoning","summary":[{{"type":"summary_text","text":"{text}"}}],"encrypted_content":"secret-{n}"}}"#
         ),
+        _ if is_even => format!(r#"{{"text":"{text}","thoughtSignature":"secret-{n}"}}"#),
+        _ => format!(r#"{{"thoughtSignature":"secret-{n}"}}"#),
     };
     let own = match format {
-        ANTHROPIC if die.is_multiple_of(2) => {
-            format!(r#"{{ "type":"redacted_thinking","data":"secret-{n}" }}"#)
-        }
+        // Over Chat Completions no such block is ever read.
+        CHAT => "{}".to_owned(),
+        ANTHROPIC if is_even => format!(r#"{{ "type":"redacted_thinking","data":"secret-{n}" }}"#),
         ANTHROPIC => {
             format!(r#"{{"type":"server_tool_use","id":"secret-{n}","name":"web_search","input":{{}}}}"#)
         }
-        RESPONSES if die.is_multiple_of(2) => {
+        RESPONSES if is_even => {
             format!(r#"{{"type":"message","role":"assistant","id":"secret-{n}","status":"completed"}}"#)
         }
         RESPONSES => format!(r#"{{"type":"web_search_call","id":"secret-{n}","status":"completed"}}"#),
-        _ => return,
+        _ => format!(r#"{{"executableCode":{{"language":"PYTHON","code":"secret-{n}"}}}}"#),
     };
     let of_call = match format {
         CHAT => format!(r#"{{"extra_content":{{"google":{{"thought_signature":"secret-{n}"}}}}}}"#),
         ANTHROPIC => format!(r#"{{"tool_use":{{"caller":{{"type":"direct","of":"secret-{n}"}}}}}}"#),
-        _ => format!(r#"{{"id":"fc_{n}","status":"completed","of":"secret-{n}"}}"#),
+        RESPONSES => format!(r#"{{"id":"fc_{n}","status":"completed","of":"secret-{n}"}}"#),
+        _ => format!(r#"{{"thoughtSignature":"secret-{n}"}}"#),
     };
     match block {
         Content::Reasoning { opaque: Some(opaque), .. } => *opaque = reasoning,
-        Content::Call(call) => {
-            if let Some(opaque) = &mut call.opaque {
-                *opaque = of_call;
-            }
-        }
+        Content::Call(call) if call.opaque.is_some() => call.opaque = Some(of_call),
         Content::Opaque { raw } => *raw = own,
-        Content::Reasoning { .. } | Content::Text { .. } => {}
+        Content::Reasoning { .. } | Content::Call(_) | Content::Text { .. } => {}
     }
 }
 

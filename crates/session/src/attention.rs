@@ -150,6 +150,9 @@ pub fn text_call_text(tool: &str, why: &str) -> String {
     ))
 }
 
+/// How the heading of every notification begins.
+pub(crate) const NOTIFICATION: &str = "\nNotification";
+
 /// A notification, with who sent it (see [`crate::entry::InboxMessage::source`]).
 pub fn notification_text(source: &str, text: &str) -> String {
     let heading = match source {

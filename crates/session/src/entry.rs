@@ -203,9 +203,18 @@ pub struct Checkpoint {
     /// What the session has used.
     #[serde(default)]
     pub totals: Totals,
-    /// Compactions that failed since the last that succeeded.
+    /// Attempts at a compaction since the last that made room.
     #[serde(default)]
     pub failed_compactions: u32,
+    /// How many tokens there were before the last attempt.
+    #[serde(default)]
+    pub compacted_from: Option<u64>,
+    /// How many answers of the session are no longer in the conversation.
+    #[serde(default)]
+    pub dropped_answers: u64,
+    /// The window that a provider's refusal showed, where it is smaller than the configured one.
+    #[serde(default)]
+    pub learned_window: Option<u64>,
     /// The size of the context window with which the session began.
     #[serde(default)]
     pub first_window: Option<u64>,
@@ -356,6 +365,8 @@ pub enum NoticeKind {
     Continuation,
     /// The model is told that a call it wrote as text was not run.
     TextCall,
+    /// A worker is asked for a summary.
+    Compaction,
 }
 
 impl NoticeKind {
@@ -371,6 +382,7 @@ impl NoticeKind {
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
             NoticeKind::TextCall => "text_call",
+            NoticeKind::Compaction => "compaction",
         }
     }
 }
@@ -422,15 +434,22 @@ pub struct Grant {
 /// A compaction was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Why it was tried.
+    /// Why it was tried: `turn_start`, `step`, `overflow`, `asked`, `undo`.
     pub reason: String,
-    /// How: `model`, `shrink`, `plain`.
+    /// How: `model` (the model's own summary), `folded` (that of a shortened conversation), `shrink` (old tool outputs were
+    /// shortened), `plain` (a summary without a model), `undo` (the conversation from before the last one).
     pub method: String,
     /// Estimated tokens before.
     pub before: u64,
     /// Estimated tokens after, if it came that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// The window that the provider's refusal showed, where one led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// How many units of the conversation the request for the summary reused, of how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<(u32, u32)>,
     /// What went wrong, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

@@ -15,6 +15,8 @@ pub mod recent;
 pub mod entry;
 pub mod world;
 pub mod state;
+pub mod secrets;
+pub mod compaction;
 pub mod line;
 pub mod request;
 pub mod history;

@@ -36,6 +36,8 @@ pub struct Request<'a> {
     pub messages: Vec<Message<'a>>,
     /// What was sent for the answer before, if this segment has one.
     pub previous: Option<&'a RequestMark>,
+    /// How many answers of the session are no longer in the conversation.
+    pub dropped_answers: u64,
 }
 
 /// One piece of the conversation.
@@ -145,7 +147,13 @@ pub fn request_with<'a>(state: &'a SessionState, pictures: &Pictures<'_>) -> Req
     for item in &state.history {
         project(item, &mut gallery, &mut messages);
     }
-    Request { system, tools, messages, previous: state.last_request.as_ref() }
+    Request {
+        system,
+        tools,
+        messages,
+        previous: state.last_request.as_ref(),
+        dropped_answers: state.dropped_answers,
+    }
 }
 
 /// Shows images until the request has enough of them.

@@ -12,9 +12,9 @@ use crate::arguments::parse_arguments;
 use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
-    Answer, Body, Checkpoint, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage, InstructionMark,
-    Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, Totals,
-    TurnEnd, UserPrompt, World,
+    Answer, Body, Checkpoint, Compaction, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage,
+    InstructionMark, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason,
+    ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
@@ -63,8 +63,18 @@ pub struct SessionState {
     pub grants: Vec<Grant>,
     /// What the session has used.
     pub totals: Totals,
-    /// Compactions that failed since the last that succeeded.
+    /// Attempts at a compaction since the last that made room: the answer behind it was counted smaller.
     pub failed_compactions: u32,
+    /// How many tokens there were before the last attempt.
+    pub compacted_from: Option<u64>,
+    /// How many tokens there were after it, by estimate.
+    pub compacted_to: Option<u64>,
+    /// How many answers of the session are no longer in the conversation.
+    pub dropped_answers: u64,
+    /// The window that a provider's refusal showed, where it is smaller than the configured one.
+    pub learned_window: Option<u64>,
+    /// What the provider counted for the last whole answer of this segment.
+    pub counted: Option<Counted>,
     /// The size of the context window with which the session began: the caps of texts follow from it.
     pub first_window: Option<u64>,
     /// How many turns have begun.
@@ -83,6 +93,15 @@ pub struct SessionState {
     pub failing: Option<FailingCall>,
     /// What was read that this build must know to write to the session, and does not; in words.
     pub must: Option<String>,
+}
+
+/// What a provider counted for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The tokens of the request.
+    pub input_tokens: u64,
+    /// The bytes of the request's body.
+    pub bytes: u64,
 }
 
 /// The parts of the world that may change while a segment lasts.
@@ -144,7 +163,12 @@ impl SessionState {
 
     /// What the next segment begins with, given the conversation that it keeps.
     pub fn checkpoint(&self, history: Vec<Item>) -> Checkpoint {
+        let answers = |items: &[Item]| items.iter().filter(|item| item.as_step().is_some()).count() as u64;
+        let dropped_answers = self.dropped_answers + answers(&self.history);
         Checkpoint {
+            dropped_answers: dropped_answers.saturating_sub(answers(&history)),
+            compacted_from: self.compacted_from,
+            learned_window: self.learned_window,
             history,
             plan: Plan { items: self.plan.plan.unfinished().cloned().collect() },
             recent_files: self.recent_files.clone(),
@@ -192,6 +216,9 @@ impl SessionState {
             Body::Checkpoint(checkpoint) => self.restore(checkpoint),
             Body::Model(model) => {
                 self.first_window.get_or_insert(model.context_window);
+                if self.model.as_ref().is_some_and(|before| before.model != model.model) {
+                    self.learned_window = None;
+                }
                 self.model = Some(model.clone());
             }
             Body::UserPrompt(prompt) => self.hear(prompt),
@@ -207,10 +234,7 @@ impl SessionState {
                 }
             }
             Body::Grant(grant) => self.grants.push(grant.clone()),
-            Body::Compaction(compaction) => {
-                self.failed_compactions =
-                    if compaction.failure.is_some() { self.failed_compactions.saturating_add(1) } else { 0 };
-            }
+            Body::Compaction(compaction) => self.compacted(compaction),
             Body::TurnEnd(_) => self.turn_is_open = false,
             Body::Unknown(_) => {}
         }
@@ -253,6 +277,11 @@ impl SessionState {
         self.grants = kept.grants;
         self.totals = kept.totals;
         self.failed_compactions = kept.failed_compactions;
+        self.compacted_from = kept.compacted_from;
+        self.compacted_to = None;
+        self.dropped_answers = kept.dropped_answers;
+        self.learned_window = kept.learned_window;
+        self.counted = None;
         self.first_window = kept.first_window.or(self.first_window);
         self.turns = kept.turns;
         self.turn_is_open = kept.turn_is_open;
@@ -292,6 +321,9 @@ impl SessionState {
         if answer.request.is_some() {
             self.last_request.clone_from(&answer.request);
         }
+        if answer.ended == Ended::Complete {
+            self.count_request(answer);
+        }
         let content = match answer.ended {
             Ended::Complete => answer.content.clone(),
             Ended::Cancelled => text_only(&answer.content),
@@ -309,6 +341,32 @@ impl SessionState {
             self.last_words = words;
         }
         self.history.push(Item::Step(step));
+    }
+
+    /// Takes in how large the provider found a request, and whether the last compaction made room.
+    fn count_request(&mut self, answer: &Answer) {
+        let input_tokens = answer.usage.map_or(0, |usage| usage.input_tokens);
+        let bytes = answer.request.as_ref().map_or(0, |mark| mark.bytes);
+        self.counted = (input_tokens > 0 && bytes > 0).then_some(Counted { input_tokens, bytes });
+        let now = if input_tokens > 0 { Some(input_tokens) } else { self.compacted_to };
+        if let (Some(from), Some(now)) = (self.compacted_from, now)
+            && now < from - from / 8
+        {
+            self.failed_compactions = 0;
+            self.compacted_from = None;
+        }
+    }
+
+    fn compacted(&mut self, compaction: &Compaction) {
+        self.compacted_from = Some(compaction.before);
+        self.compacted_to = compaction.after;
+        if let Some(window) = compaction.window {
+            self.learned_window = Some(self.learned_window.map_or(window, |known| known.min(window)));
+        }
+        // What the user asked for is no sign that the conversation does not shrink.
+        if !matches!(compaction.reason.as_str(), "asked" | "undo") {
+            self.failed_compactions = self.failed_compactions.saturating_add(1);
+        }
     }
 
     /// Takes in a result. The first result of a call counts; any later one changes nothing.
@@ -463,7 +521,8 @@ impl SessionState {
             NoticeKind::PlanCarried
             | NoticeKind::Interceptor
             | NoticeKind::Continuation
-            | NoticeKind::TextCall => {}
+            | NoticeKind::TextCall
+            | NoticeKind::Compaction => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });
     }

@@ -409,6 +409,7 @@ fn a_next_segment_carries_the_state() {
         state.history.iter().filter(|item| matches!(item, Item::Notice { text } if text.contains("id 1")));
     assert_eq!(notices.count(), 1);
     assert_eq!(state.attention, mainstay_session::attention::Attention::default());
+    let kept_answers = state.history.iter().filter(|item| item.as_step().is_some()).count() as u64;
     let Checkpoint {
         history: _,
         plan: _,
@@ -421,6 +422,9 @@ fn a_next_segment_carries_the_state() {
         grants,
         totals,
         failed_compactions,
+        compacted_from,
+        dropped_answers,
+        learned_window,
         first_window,
         turns,
         turn_is_open,
@@ -440,6 +444,10 @@ fn a_next_segment_carries_the_state() {
             state.grants.clone(),
             state.totals
         )
+    );
+    assert_eq!(
+        (compacted_from, learned_window, dropped_answers),
+        (state.compacted_from, state.learned_window, state.dropped_answers + kept_answers)
     );
     assert_eq!(
         (

@@ -9,7 +9,7 @@ fn request(answers: usize) -> Request<'static> {
     for _ in 0..answers {
         messages.push(Message::Answer { model: "script:x", blocks: vec![Block::Text(Cow::Borrowed("so"))] });
     }
-    Request { system: "be good", tools: &[], messages, previous: None }
+    Request { system: "be good", tools: &[], messages, previous: None, dropped_answers: 0 }
 }
 
 async fn ask(model: &ScriptModel, answers: usize) -> Attempt {

@@ -6,11 +6,14 @@ use serde_json::Value;
 
 use super::anthropic_rules::check_anthropic;
 use super::rules_chat::{ChatRules, check_chat};
+use super::rules_gemini::{check_gemini, check_gemini_3};
 use super::rules_responses::check_responses;
 
 pub const CHAT: &str = "local/small";
 pub const ANTHROPIC: &str = "anthropic/claude-opus-5";
 pub const RESPONSES: &str = "openai/gpt-5.1";
+pub const GEMINI: &str = "gemini/gemini-3-pro";
+const OLDER_GEMINI: &str = "gemini/gemini-2.5-pro";
 
 /// A wire format with the settings that shape its requests.
 pub struct Dialect {
@@ -74,5 +77,19 @@ pub fn dialects() -> Vec<Dialect> {
         },
         responses("responses", free(RESPONSES)),
         responses("responses, alternating", settings(RESPONSES)),
+        Dialect {
+            name: "gemini",
+            model: GEMINI,
+            settings: settings(GEMINI),
+            encode: mainstay_model::gemini::encode::encode,
+            check: |body, _| check_gemini_3(body),
+        },
+        Dialect {
+            name: "gemini, older",
+            model: OLDER_GEMINI,
+            settings: settings(OLDER_GEMINI),
+            encode: mainstay_model::gemini::encode::encode,
+            check: |body, _| check_gemini(body),
+        },
     ]
 }

@@ -351,6 +351,8 @@ impl Op {
                 before: 30_000,
                 after: (!fails).then_some(5_000),
                 failure: fails.then(|| "the summary was empty".to_owned()),
+                window: None,
+                reused: None,
             }),
             Op::Worker(content) => {
                 let lane = Lane::Worker("compaction".to_owned());

@@ -22,6 +22,7 @@ struct Call {
     id: String,
     name: String,
     arguments: Pieces,
+    shape: Shape,
     opaque: Option<String>,
 }
 
@@ -122,8 +123,7 @@ impl Call {
         }
         // The tool is named again: a repetition, unless both hold whole arguments that differ or nothing ties them.
         let untied = piece.index.is_none() && piece.id.is_empty();
-        untied
-            || (is_whole(self.arguments.as_str()) && piece.is_whole_and_differs_from(self.arguments.as_str()))
+        untied || (self.is_whole() && piece.is_whole_and_differs_from(self.arguments.as_str()))
     }
 
     /// Whether the arguments have begun, and the piece can only be more of them.
@@ -131,7 +131,7 @@ impl Call {
         let begun = self.arguments.as_str();
         let next = crate::raw::text(piece.arguments).unwrap_or_default();
         let next = next.trim_start();
-        !begun.trim().is_empty() && !is_whole(begun) && !next.is_empty() && !next.starts_with('{')
+        !begun.trim().is_empty() && !self.is_whole() && !next.is_empty() && !next.starts_with('{')
     }
 
     fn add(&mut self, piece: Piece<'_>, on_delta: &mut OnDelta<'_>) {
@@ -151,6 +151,7 @@ impl Call {
             let json = compact(json);
             if before != json {
                 self.arguments.push_plain(&json);
+                self.shape.see(&json);
             }
             return;
         }
@@ -158,10 +159,67 @@ impl Call {
         if is_new_object && before.trim() == "{}" {
             // An empty object that stood in until the real arguments came.
             self.arguments.clear();
-        } else if is_new_object && is_whole(before) && crate::raw::text(json).as_deref() == Some(before) {
+            self.shape = Shape::default();
+        } else if is_new_object && self.is_whole() && crate::raw::text(json).as_deref() == Some(before) {
             return;
         }
-        self.arguments.push(json);
+        let more = self.arguments.push(json);
+        self.shape.see(more);
+    }
+
+    /// Whether the arguments are a whole object that is written out. Costs a look at all of them only where they are.
+    fn is_whole(&self) -> bool {
+        self.shape == Shape::Closed && is_whole(self.arguments.as_str())
+    }
+}
+
+/// Where in the JSON text of an object its writing stands, so that no piece costs a look at all those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// At this depth, and inside or outside a string.
+    Open { depth: usize, string: InString },
+    /// Behind the last brace.
+    Closed,
+    /// No object, or more than one.
+    Broken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InString {
+    No,
+    Yes,
+    Escaped,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape::Open { depth: 0, string: InString::No }
+    }
+}
+
+impl Shape {
+    fn see(&mut self, text: &str) {
+        for byte in text.bytes() {
+            *self = self.after(byte);
+        }
+    }
+
+    fn after(self, byte: u8) -> Self {
+        let Shape::Open { depth, string } = self else {
+            return if byte.is_ascii_whitespace() { self } else { Shape::Broken };
+        };
+        match (string, byte) {
+            (InString::Escaped, _) => Shape::Open { depth, string: InString::Yes },
+            (InString::Yes, b'\\') => Shape::Open { depth, string: InString::Escaped },
+            (InString::Yes, b'"') => Shape::Open { depth, string: InString::No },
+            (InString::Yes, _) => self,
+            (InString::No, b'{') => Shape::Open { depth: depth + 1, string },
+            (InString::No, b'}') if depth == 1 => Shape::Closed,
+            (InString::No, b'}') if depth > 1 => Shape::Open { depth: depth - 1, string },
+            (InString::No, _) if depth == 0 && !byte.is_ascii_whitespace() => Shape::Broken,
+            (InString::No, b'"') => Shape::Open { depth, string: InString::Yes },
+            (InString::No, _) => self,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Reasoning {
     /// The readable part.
     pub(super) text: Pieces,
     content: Option<String>,
-    details: Vec<String>,
+    details: Vec<Detail>,
 }
 
 impl Reasoning {
@@ -26,13 +26,9 @@ impl Reasoning {
 
     /// Keeps an item of `reasoning_details`. Text that continues the item before becomes part of it.
     pub(super) fn keep_detail(&mut self, json: &str) {
-        if let Some(last) = self.details.last_mut()
-            && let Some(joined) = joined(last, json)
-        {
-            *last = joined;
-            return;
+        if self.details.last_mut().is_none_or(|last| last.join(json).is_none()) {
+            self.details.push(Detail::Whole(json.to_owned()));
         }
-        self.details.push(json.to_owned());
     }
 
     /// The block, if there is anything in it.
@@ -42,7 +38,8 @@ impl Reasoning {
             fields.push(format!("\"reasoning_content\":\"{content}\""));
         }
         if !self.details.is_empty() {
-            fields.push(format!("\"reasoning_details\":[{}]", self.details.join(",")));
+            let details: Vec<String> = self.details.into_iter().map(Detail::finish).collect();
+            fields.push(format!("\"reasoning_details\":[{}]", details.join(",")));
         }
         let text = self.text.finish();
         let opaque = (!fields.is_empty()).then(|| format!("{{{}}}", fields.join(",")));
@@ -50,37 +47,92 @@ impl Reasoning {
     }
 }
 
-/// Two items as one, where both are text or summary of the same place; what the later one has besides is added.
-fn joined(before: &str, after: &str) -> Option<String> {
-    let (before, after) = (Fields::of(before)?, Fields::of(after)?);
-    let kind = before.text("type")?;
-    let name = match kind.as_ref() {
-        "reasoning.text" => "text",
-        "reasoning.summary" => "summary",
-        _ => return None,
-    };
-    let is_same = after.text("type")? == kind
-        && before.get("index") == after.get("index")
-        && before.get("signature").is_none();
-    if !is_same {
-        return None;
-    }
-    let mut fields = Vec::new();
-    for (key, value) in before.iter() {
-        let key_json = serde_json::to_string(key).ok()?;
-        match (key == name, after.get(key)) {
-            (_, Some(later)) if value == "null" => fields.push(format!("{key_json}:{later}")),
-            (true, Some(more)) => fields.push(format!("{key_json}:{}", concatenated(value, more)?)),
-            _ => fields.push(format!("{key_json}:{value}")),
-        }
-    }
-    for (key, value) in after.iter().filter(|(key, _)| before.iter().all(|(known, _)| known != *key)) {
-        fields.push(format!("{}:{value}", serde_json::to_string(key).ok()?));
-    }
-    Some(format!("{{{}}}", fields.join(",")))
+/// An item of `reasoning_details`.
+#[derive(Debug)]
+enum Detail {
+    /// As received.
+    Whole(String),
+    /// Put together from pieces.
+    Joined(Joined),
 }
 
-/// Two JSON strings as one.
-fn concatenated(one: &str, other: &str) -> Option<String> {
-    Some(format!("{}{}", one.strip_suffix('"')?, other.strip_prefix('"')?))
+/// The JSON texts of an item's fields by name. Pieces are added in place, since an item may have very many.
+#[derive(Debug)]
+struct Joined {
+    kind: String,
+    /// The field that grows.
+    name: &'static str,
+    fields: Vec<(String, String)>,
+}
+
+impl Detail {
+    /// Adds a later item, where both are text or summary of the same place.
+    fn join(&mut self, json: &str) -> Option<()> {
+        let after = Fields::of(json)?;
+        match self {
+            Detail::Joined(item) => item.add(&after),
+            Detail::Whole(before) => {
+                let mut item = Joined::of(&Fields::of(before)?)?;
+                item.add(&after)?;
+                *self = Detail::Joined(item);
+                Some(())
+            }
+        }
+    }
+
+    fn finish(self) -> String {
+        match self {
+            Detail::Whole(json) => json,
+            Detail::Joined(item) => {
+                let field = |(name, value): &(String, String)| {
+                    Some(format!("{}:{value}", serde_json::to_string(name).ok()?))
+                };
+                let fields: Vec<String> = item.fields.iter().filter_map(field).collect();
+                format!("{{{}}}", fields.join(","))
+            }
+        }
+    }
+}
+
+impl Joined {
+    fn of(item: &Fields<'_>) -> Option<Self> {
+        let kind = item.text("type")?.into_owned();
+        let name = match kind.as_str() {
+            "reasoning.text" => "text",
+            "reasoning.summary" => "summary",
+            _ => return None,
+        };
+        let fields = item.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Some(Joined { kind, name, fields })
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.fields.iter().find(|(known, _)| known == name)?;
+        (value != "null").then_some(value)
+    }
+
+    /// Adds a piece, if it is one of this item: what both have grows or stays, what only the piece has is added.
+    fn add(&mut self, piece: &Fields<'_>) -> Option<()> {
+        let is_text = |json: Option<&str>| json.is_none_or(|json| json.starts_with('"'));
+        let is_same = piece.text("type")? == self.kind.as_str()
+            && self.get("index") == piece.get("index")
+            && self.get("signature").is_none()
+            && is_text(self.get(self.name))
+            && is_text(piece.get(self.name));
+        if !is_same {
+            return None;
+        }
+        for (name, value) in piece.iter() {
+            match self.fields.iter_mut().find(|(known, _)| known == name) {
+                None => self.fields.push((name.to_owned(), value.to_owned())),
+                Some((_, before)) if before == "null" => value.clone_into(before),
+                Some((_, before)) if name == self.name && value != "null" => {
+                    before.pop();
+                    before.push_str(&value[1..]);
+                }
+                Some(_) => {}
+            }
+        }
+        Some(())
+    }
 }

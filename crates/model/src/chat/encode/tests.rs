@@ -32,7 +32,7 @@ fn result(call: u32, text: &str) -> Message<'_> {
 }
 
 fn encoded(settings: &ModelSettings, messages: Vec<Message<'_>>) -> Value {
-    let request = Request { system: "Be good.", tools: &[], messages, previous: None };
+    let request = Request { system: "Be good.", tools: &[], messages, previous: None, dropped_answers: 0 };
     serde_json::from_slice(&encode(ME, settings, &request).body).unwrap()
 }
 
@@ -71,7 +71,8 @@ fn a_whole_request_reads_as_the_servers_expect() {
         description: "Reads a file.".to_owned(),
         schema: r#"{"type":"object","required":["path"]}"#.to_owned(),
     }];
-    let request = Request { system: "Be good.", tools: &tools, messages: turn(), previous: None };
+    let request =
+        Request { system: "Be good.", tools: &tools, messages: turn(), previous: None, dropped_answers: 0 };
     let body = String::from_utf8(encode(ME, &settings, &request).body).unwrap();
     insta::assert_snapshot!(body.replace(",{\"role\"", ",\n{\"role\""), @r#"
     {"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":512,"reasoning_effort":"low","temperature":0.5,"top_k":3,"tools":[{"type":"function","function":{"name":"read","description":"Reads a file.","parameters":{"type":"object","required":["path"]}}}],"messages":[{"role":"system","content":"Be good."},
@@ -228,7 +229,8 @@ fn names_are_made_sendable() {
 /// J01, J03: the same request gives the same bytes, whenever and in whichever process it is written.
 #[test]
 fn encoding_is_a_function_of_the_request() {
-    let request = || Request { system: "s", tools: &[], messages: turn(), previous: None };
+    let request =
+        || Request { system: "s", tools: &[], messages: turn(), previous: None, dropped_answers: 0 };
     let one = encode(ME, &settings(), &request());
     assert_eq!(one, encode(ME, &settings(), &request()));
     // The hash is in the logs of sessions: a change of it is a new version of the projection.
@@ -240,7 +242,13 @@ fn encoding_is_a_function_of_the_request() {
 fn what_sessions_share_stands_first() {
     let tools = [ToolSpec { name: "read".to_owned(), description: String::new(), schema: "{}".to_owned() }];
     let body = |text| {
-        let request = Request { system: "s", tools: &tools, messages: vec![user(text)], previous: None };
+        let request = Request {
+            system: "s",
+            tools: &tools,
+            messages: vec![user(text)],
+            previous: None,
+            dropped_answers: 0,
+        };
         String::from_utf8(encode(ME, &settings(), &request).body).unwrap()
     };
     let (one, other) = (body("in /a"), body("in /b"));
@@ -352,7 +360,7 @@ proptest! {
             (0..=list.len()).filter(|n| !matches!(list.get(*n), Some(Message::Result { .. }))).collect();
         let border = borders[cut % borders.len()];
         let write = |messages: &[Message<'static>], previous: Option<&RequestMark>| {
-            encode(ME, &settings, &Request { system: "s", tools: &[], messages: messages.to_vec(), previous })
+            encode(ME, &settings, &Request { system: "s", tools: &[], messages: messages.to_vec(), previous, dropped_answers: 0 })
         };
         let before = write(&list[..border], None);
         let after = write(&list, Some(&before.mark));

@@ -1,0 +1,110 @@
+//! Asks the model until there is a whole answer, as often as the policy allows. Every attempt is an entry.
+
+use std::time::{Duration, Instant};
+
+use mainstay_model::retry::{self, Retry};
+use mainstay_model::{Attempt, Delta, Encoded};
+use mainstay_session::entry::{Answer, Body, Lane};
+use mainstay_session::ids::Seq;
+use mainstay_session::log::AppendError;
+use mainstay_session::message::{Ended, ErrorClass};
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{Event, TurnFailure};
+use crate::setup::Setup;
+use crate::shared::SharedLog;
+
+/// Who asks, and for whose conversation.
+pub(crate) struct Ask<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) log: &'a SharedLog,
+    pub(crate) cancel: &'a CancellationToken,
+    /// Whose conversation the answers belong to. What a worker says is shown to nobody.
+    pub(crate) lane: Lane,
+    /// The step within the turn, from 1.
+    pub(crate) step: u64,
+}
+
+/// What asking brought.
+pub(crate) enum Asked {
+    /// A whole answer, at its place in the log.
+    Answer(Seq, Answer),
+    /// The user cancelled.
+    Cancelled,
+    /// The prompt is larger than the window, as the provider says.
+    Overflow { message: String },
+    /// No attempt brought an answer.
+    Failed(TurnFailure),
+}
+
+impl Ask<'_> {
+    /// Sends a request until it is answered.
+    ///
+    /// # Errors
+    ///
+    /// If an attempt cannot be logged.
+    pub(crate) async fn until_answered(&self, encoded: &Encoded) -> Result<Asked, AppendError> {
+        let mut waited = Duration::ZERO;
+        for failures in 1.. {
+            let (seq, answer, retry_after) = self.attempt(encoded).await?;
+            let (class, message) = match &answer.ended {
+                Ended::Complete => return Ok(Asked::Answer(seq, answer)),
+                Ended::Cancelled => return Ok(Asked::Cancelled),
+                Ended::Failed { class, message } => (*class, message.clone()),
+            };
+            if class == ErrorClass::Overflow {
+                return Ok(Asked::Overflow { message });
+            }
+            let delay = match retry::after_failure(failures, class, retry_after, waited, jitter()) {
+                Retry::Wait(delay) => delay,
+                Retry::GiveUp | Retry::TooLong(_) => {
+                    return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
+                }
+            };
+            self.emit(Event::Retry { class, message, delay });
+            waited += delay;
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.cancel.cancelled() => return Ok(Asked::Cancelled),
+            }
+        }
+        // The policy gives up long before attempts run out of numbers.
+        Ok(Asked::Cancelled)
+    }
+
+    /// Sends one request and logs what came.
+    async fn attempt(&self, encoded: &Encoded) -> Result<(Seq, Answer, Option<Duration>), AppendError> {
+        let is_shown = self.lane == Lane::Main;
+        let mut on_delta = |delta: Delta<'_>| match delta {
+            Delta::Text(text) if is_shown => self.emit(Event::TextDelta(text.to_owned())),
+            Delta::Reasoning(text) if is_shown => self.emit(Event::ReasoningDelta(text.to_owned())),
+            Delta::Text(_) | Delta::Reasoning(_) | Delta::CallStarted(_) => {}
+        };
+        let begun = Instant::now();
+        let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let answer = Answer {
+            model: self.setup.model.name().to_owned(),
+            content: attempt.content,
+            finish: attempt.finish,
+            usage: attempt.usage,
+            ended: attempt.ended,
+            request: Some(encoded.mark.clone()),
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        let seq = self.log.append_in(self.lane.clone(), Body::Answer(answer.clone()))?;
+        if is_shown {
+            self.emit(Event::Answer { step: self.step, answer: answer.clone() });
+        }
+        Ok((seq, answer, attempt.retry_after))
+    }
+
+    fn emit(&self, event: Event) {
+        (self.setup.on_event)(&event);
+    }
+}
+
+/// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.
+fn jitter() -> f64 {
+    let random = uuid::Uuid::new_v4().as_u128();
+    f64::from(u32::try_from(random & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
+}
