@@ -8,3 +8,4 @@ pub mod rules_chat;
 pub mod rules_gemini;
 pub mod rules_responses;
 pub mod dialects;
+pub mod fuzzed;
