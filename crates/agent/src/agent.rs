@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use mainstay_session::entry::{Body, FORMAT, InboxMessage, ModelChoice, PROJECTION, SessionHeader, World};
+use mainstay_session::entry::{Body, Compaction, InboxMessage, Job};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
-use mainstay_session::message::{FilePath, ToolResult};
+use mainstay_session::message::ToolResult;
 use mainstay_session::state::{OpenCall, SessionState};
-use mainstay_session::world::system_text;
-use mainstay_tools::ToolKind;
+use mainstay_tools::{JobEnd, Jobs, OnEnd};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
-use crate::event::TurnReport;
+use crate::compaction::{CompactError, Compactor, Reason, Room};
+use crate::event::{Event, TurnReport};
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::step::Told;
@@ -29,6 +29,8 @@ pub struct Agent {
     watch: Mutex<Watch>,
     told: Told,
     woken: Arc<Notify>,
+    /// Background jobs live as long as this. Calls have it on loan.
+    jobs: Arc<Jobs>,
 }
 
 /// What was found when a session was resumed.
@@ -38,6 +40,8 @@ pub struct Resumed {
     pub damage: Vec<Damage>,
     /// Calls that were in flight, with the result that each was given.
     pub closed: Vec<(OpenCall, ToolResult)>,
+    /// Background jobs that ran when the agent before ended, and ended with it. The model is told.
+    pub ended_jobs: Vec<Job>,
     /// Whether the last turn had not ended.
     pub was_interrupted: bool,
 }
@@ -79,17 +83,8 @@ impl Agent {
         let random = *uuid::Uuid::new_v4().as_bytes();
         let mut ten = [0; 10];
         ten.copy_from_slice(&random[..10]);
-        let header = SessionHeader {
-            format: FORMAT,
-            projection: PROJECTION,
-            session: SessionId::new(now, ten),
-            segment: 1,
-            cwd: FilePath(setup.workspace.clone()),
-            parent: None,
-            child: setup.is_child,
-            program: setup.program.clone(),
-        };
-        let first = vec![Body::World(world(&setup)), Body::Model(choice(&setup))];
+        let header = setup.header(SessionId::new(now, ten));
+        let first = vec![Body::World(setup.world()), Body::Model(setup.choice())];
         let log = Log::create(&setup.data_home, header, first, setup.durability, now)?;
         Ok(Agent::new(setup, log))
     }
@@ -106,13 +101,17 @@ impl Agent {
         log.check_writable()?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
-        Ok((agent, Resumed { damage: opening.damage, closed, was_interrupted }))
+        Ok((agent, Resumed { damage: opening.damage, closed, ended_jobs, was_interrupted }))
     }
 
     fn new(setup: Setup, log: Log) -> Self {
+        let (folder, last_job) = (log.dir().join("jobs"), log.state().last_job);
         let log = SharedLog::new(log, setup.clock.clone());
-        Agent { setup, log, watch: Mutex::default(), told: Told::default(), woken: Arc::new(Notify::new()) }
+        let woken = Arc::new(Notify::new());
+        let jobs = Jobs::new(folder, last_job, on_job_end(&log, &woken, &setup));
+        Agent { setup, log, watch: Mutex::default(), told: Told::default(), woken, jobs: Arc::new(jobs) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -134,9 +133,57 @@ impl Agent {
         self.woken.notified().await;
     }
 
+    /// Summarises the conversation now, whatever room there is. `wish` is what the user asks of the summary.
+    ///
+    /// # Errors
+    ///
+    /// If the model could not be asked, no way to go on fits the window, or the log cannot be written. Then the
+    /// conversation is as it was.
+    pub async fn compact(
+        &mut self,
+        wish: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Compaction, CompactError> {
+        closing::close_turn(&self.setup, &self.log, "the turn before")?;
+        let compactor = Compactor { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel };
+        match compactor.run(Reason::Asked { wish }).await? {
+            Room::Made(compaction) => {
+                self.log.lock().write_history()?;
+                Ok(compaction)
+            }
+            Room::Cancelled => Err(CompactError::Cancelled),
+            Room::Failed(failure) => Err(CompactError::Failed(failure)),
+        }
+    }
+
+    /// Goes back to the conversation from before the last compaction; what came since stays behind it. It is a segment of
+    /// its own again, so nothing is lost by it.
+    ///
+    /// # Errors
+    ///
+    /// If the segment does not begin with a compaction, if both conversations together do not fit the window, or if the
+    /// log cannot be read or written.
+    pub fn undo_compaction(&mut self) -> Result<Compaction, CompactError> {
+        closing::close_turn(&self.setup, &self.log, "the turn before")?;
+        let compactor = Compactor {
+            setup: &self.setup,
+            log: &self.log,
+            jobs: &self.jobs,
+            cancel: &CancellationToken::new(),
+        };
+        let compaction = compactor.undo()?;
+        self.log.lock().write_history()?;
+        Ok(compaction)
+    }
+
     /// A handle that accepts notifications, also while a turn runs.
     pub fn notifier(&self) -> Notifier {
         Notifier { log: self.log.clone(), woken: self.woken.clone() }
+    }
+
+    /// The background jobs that are running. They end with the agent.
+    pub fn running_jobs(&self) -> Vec<Job> {
+        self.jobs.running()
     }
 
     /// The history of the current segment: exactly what requests hold.
@@ -170,15 +217,16 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, told: &self.told, cancel }
+        let Agent { setup, log, watch, told, jobs, .. } = self;
+        Turn { setup, log, watch, told, jobs, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.
     fn enter(&self) -> Result<(), AppendError> {
         if self.log.read(|state| state.world.is_none()) {
-            self.log.append(Body::World(world(&self.setup)))?;
+            self.log.append(Body::World(self.setup.world()))?;
         }
-        let choice = choice(&self.setup);
+        let choice = self.setup.choice();
         if self.log.read(|state| state.model.as_ref() != Some(&choice)) {
             self.log.append(Body::Model(choice))?;
         }
@@ -205,12 +253,7 @@ impl Notifier {
     pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
         let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };
-        self.log.append(Body::Inbox(message))?;
-        self.log.sync()?;
-        if wake {
-            self.woken.notify_one();
-        }
-        Ok(())
+        accept(&self.log, &self.woken, message)
     }
 
     /// Makes the next write or sync of the log fail as a broken disk would.
@@ -220,28 +263,32 @@ impl Notifier {
     }
 }
 
+/// Accepts a notification, durably.
+fn accept(log: &SharedLog, woken: &Notify, message: InboxMessage) -> Result<(), AppendError> {
+    let wake = message.wake;
+    log.append(Body::Inbox(message))?;
+    log.sync()?;
+    if wake {
+        woken.notify_one();
+    }
+    Ok(())
+}
+
+/// Makes the end of each background job a notification, as long as the agent is there. One that the model ended itself
+/// wakes nobody.
+fn on_job_end(log: &SharedLog, woken: &Arc<Notify>, setup: &Setup) -> OnEnd {
+    let (log, woken, on_event) = (log.downgrade(), woken.clone(), setup.on_event.clone());
+    Arc::new(move |JobEnd { job, text, is_news }: JobEnd| {
+        let Some(log) = log.upgrade() else { return };
+        let message = InboxMessage { id: job.id(), text, wake: is_news, source: "job".to_owned() };
+        if let Err(error) = accept(&log, &woken, message) {
+            // It waits in memory and is written with the next entry that can be.
+            on_event(&Event::Warning(format!("the end of {} is not logged yet: {error}", job.id())));
+        }
+    })
+}
+
 /// The time by the system's clock.
 pub fn system_clock() -> Clock {
     Arc::new(jiff::Timestamp::now)
-}
-
-fn world(setup: &Setup) -> World {
-    let now = (setup.surroundings)();
-    let has_plan = setup.tools.iter().any(|tool| tool.kind() == ToolKind::Plan);
-    World {
-        cwd: setup.workspace.display().to_string(),
-        date: now.date,
-        instructions: now.instructions,
-        system: system_text(has_plan),
-        tools: setup.tools.iter().map(|tool| tool.spec()).collect(),
-    }
-}
-
-fn choice(setup: &Setup) -> ModelChoice {
-    ModelChoice {
-        model: setup.model.name().to_owned(),
-        api: setup.model.api().to_owned(),
-        context_window: setup.model.context_window(),
-        effort: None,
-    }
 }

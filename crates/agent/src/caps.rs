@@ -3,9 +3,7 @@
 //! The window is the one with which the session began, so that a change of the model changes no cap.
 
 use mainstay_session::state::SessionState;
-
-/// The most bytes of a result or a prompt, whatever the window.
-const MOST: usize = 50 << 10;
+use mainstay_tools::RESULT_BYTES;
 
 /// The least that each call of an answer may bring, however many there are.
 const LEAST: usize = 1 << 10;
@@ -21,7 +19,7 @@ const UNKNOWN_WINDOW: u64 = 32_000;
 pub(crate) struct Caps {
     /// A prompt: a quarter of the window.
     pub(crate) prompt: usize,
-    /// One result: a quarter of the window, and no more than [`MOST`].
+    /// One result: a quarter of the window, and no more than [`RESULT_BYTES`].
     pub(crate) result: usize,
     /// All results of one step: half of the window.
     pub(crate) step: usize,
@@ -32,7 +30,7 @@ impl Caps {
     pub(crate) fn of(state: &SessionState) -> Self {
         let window = state.first_window.unwrap_or(UNKNOWN_WINDOW);
         let quarter = share(window, 4);
-        Caps { prompt: quarter, result: quarter.min(MOST), step: share(window, 2) }
+        Caps { prompt: quarter, result: quarter.min(RESULT_BYTES), step: share(window, 2) }
     }
 
     /// The cap of each of the next calls of a step, of which `calls` are still to be run and whose results so far have

@@ -1,10 +1,12 @@
 //! The honest end of calls that were in flight when something stopped them.
 
-use mainstay_session::entry::{Body, StopReason, ToolIntent};
+use std::path::Path;
+
+use mainstay_session::entry::{Body, InboxMessage, Job, StopReason, ToolIntent};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Outcome, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{ToolKind, is_running};
+use mainstay_tools::{Jobs, ToolKind, is_running};
 
 use crate::setup::Setup;
 use crate::shared::SharedLog;
@@ -37,6 +39,38 @@ pub(crate) fn close_calls(setup: &Setup, log: &SharedLog, what: &str) -> Result<
         closed.push((open, result));
     }
     Ok(closed)
+}
+
+/// Says of every background job that ran when the agent before ended that it ended with it. Nobody is woken by that.
+pub(crate) fn close_jobs(log: &SharedLog, folder: &Path) -> Result<Vec<Job>, AppendError> {
+    let mut ended = Vec::new();
+    for intent in log.read(|state| state.jobs.clone()) {
+        let Some(job) = intent.job.clone() else { continue };
+        let text = job_that_was_running(&job, &intent, &Jobs::output_in(folder, job.number));
+        let message = InboxMessage { id: job.id(), text, wake: false, source: "job".to_owned() };
+        log.append(Body::Inbox(message))?;
+        ended.push(job);
+    }
+    Ok(ended)
+}
+
+fn job_that_was_running(job: &Job, intent: &ToolIntent, output: &Path) -> String {
+    let still = if is_running(intent.pid, intent.started) {
+        format!(" Its process ({}) is still there and is being ended.", intent.pid)
+    } else {
+        String::new()
+    };
+    let printed = if output.exists() {
+        format!("What it printed until then is in {}.", output.display())
+    } else {
+        "What it printed is not there any more.".to_owned()
+    };
+    format!(
+        "{} (`{}`) was running when the agent of this session ended, and ended with it; it was not started again.{still} \
+         {printed}",
+        job.id(),
+        job.command
+    )
 }
 
 /// The result of a call that never began because the turn was cancelled.

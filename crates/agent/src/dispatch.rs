@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use mainstay_session::arguments::{object_text, parse_arguments};
+use mainstay_session::arguments::{clean_surrogates, object_text, parse_arguments};
 use mainstay_session::entry::{Answer, Body, ToolIntent};
 use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{CallContext, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio_util::sync::CancellationToken;
 
 use crate::caps::Caps;
@@ -32,6 +32,7 @@ use crate::shared::SharedLog;
 pub(crate) struct Dispatch<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) step: u64,
 }
@@ -84,6 +85,7 @@ impl Dispatch<'_> {
             Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments, max).await,
             Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
+        let ended = self.warned(call, ended);
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended }, max)?;
         let bytes = result.summary.len() + result.content.as_ref().map_or(0, String::len);
@@ -109,6 +111,13 @@ impl Dispatch<'_> {
                 call.name
             )));
         }
+        let may_write = matches!(tool.kind(), ToolKind::Edit | ToolKind::Command);
+        if may_write && clean_surrogates(&call.arguments) != call.arguments {
+            return Err(wrong(format!(
+                "`{}` was not run: its arguments hold half of a surrogate pair, which no file can hold; send whole characters",
+                call.name
+            )));
+        }
         if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
             return Err(Refusal { outcome: Outcome::Denied, reason });
         }
@@ -123,7 +132,7 @@ impl Dispatch<'_> {
     }
 
     async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str, max: usize) -> Ended {
-        let context = self.context(call_ref, max);
+        let context = call_context(self.setup, self.log, self.jobs, self.cancel, call_ref, max);
         match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
@@ -131,28 +140,16 @@ impl Dispatch<'_> {
         }
     }
 
-    fn context(&self, call_ref: CallRef, max: usize) -> CallContext {
-        let log = self.log.clone();
-        let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
-        let log = self.log.clone();
-        let CallRef { answer, call } = call_ref;
-        let intent = move |StartedProcess { pid, started }: StartedProcess| {
-            let intent = ToolIntent { answer, call, pid, started };
-            log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
-        };
-        let spill = self.log.lock().spill();
-        let plan = self.log.read(|state| state.plan.clone());
-        CallContext {
-            workspace: self.setup.workspace.clone(),
-            readable: vec![spill.folder().to_owned()],
-            plan,
-            seen: Arc::new(seen),
-            intent: Arc::new(intent),
-            spill,
-            takes_images: self.setup.model.takes_images(),
-            max_result_bytes: max,
-            cancel: self.cancel.clone(),
+    /// Says of a call that fails as it did before that repeating it leads nowhere.
+    fn warned(&self, call: &ToolCall, mut ended: Ended) -> Ended {
+        if ended.outcome == Outcome::Error && self.log.read(|state| state.failures_in_a_row(call)) > 0 {
+            let warning = "This very call has failed before. Do something else first: after a third failure the turn ends.";
+            ended.content = Some(match ended.content {
+                Some(content) => format!("{content}\n{warning}"),
+                None => warning.to_owned(),
+            });
         }
+        ended
     }
 
     /// Logs what a call brought.
@@ -204,6 +201,39 @@ impl Dispatch<'_> {
         names.sort_by_key(|known| distance(&plain(name), known));
         let shown: String = name.chars().take(60).collect();
         format!("There is no tool named `{shown}`. The tools are, nearest first: {}.", names.join(", "))
+    }
+}
+
+/// What a call is given to work with; its result may have about `max` bytes.
+pub(crate) fn call_context(
+    setup: &Setup,
+    shared: &SharedLog,
+    jobs: &Arc<Jobs>,
+    cancel: &CancellationToken,
+    call_ref: CallRef,
+    max: usize,
+) -> CallContext {
+    let log = shared.clone();
+    let seen = move |path: &Path| log.read(|state| state.seen.get(&FilePath(path.to_owned())).cloned());
+    let log = shared.clone();
+    let CallRef { answer, call } = call_ref;
+    let intent = move |StartedProcess { pid, started, job }: StartedProcess| {
+        let intent = ToolIntent { answer, call, pid, started, job };
+        log.append(Body::ToolIntent(intent)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let spill = shared.lock().spill();
+    let plan = shared.read(|state| state.plan.clone());
+    CallContext {
+        workspace: setup.workspace.clone(),
+        readable: vec![spill.folder().to_owned(), jobs.folder().to_owned()],
+        plan,
+        seen: Arc::new(seen),
+        intent: Arc::new(intent),
+        jobs: jobs.clone(),
+        spill,
+        takes_images: setup.model.takes_images(),
+        max_result_bytes: max,
+        cancel: cancel.clone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainstay_session::entry::{Answer, Notice, StopReason, Totals};
+use mainstay_session::entry::{Answer, Compaction, Notice, StopReason, Totals};
 use mainstay_session::message::{ErrorClass, ToolCall, ToolResult, Usage};
 use mainstay_session::plan::{Plan, PlanInView};
 
@@ -55,6 +55,15 @@ pub enum Event {
         /// What is different from before.
         changes: Vec<PlanChange>,
     },
+    /// The window is full, and the conversation is summarised.
+    CompactionStarted {
+        /// Why.
+        reason: &'static str,
+        /// How many tokens the next request would take.
+        before: u64,
+    },
+    /// A compaction ended, with room made or not.
+    Compacted(Compaction),
     /// The runtime added text to the history.
     Notice(Notice),
     /// Something is not as it should be, and the turn goes on.
@@ -101,6 +110,11 @@ pub enum TurnFailure {
         /// What happened, and which setting helps.
         message: String,
     },
+    /// The conversation does not fit the model's window and cannot be made to.
+    Window {
+        /// What takes the room, and what can be done.
+        message: String,
+    },
     /// The session log could not be written.
     Log {
         /// What happened.
@@ -114,6 +128,7 @@ impl TurnFailure {
         match self {
             TurnFailure::Model { message, .. }
             | TurnFailure::TextCall { message }
+            | TurnFailure::Window { message }
             | TurnFailure::Log { message } => message,
         }
     }
@@ -123,6 +138,7 @@ impl TurnFailure {
         match self {
             TurnFailure::Model { class, .. } => class.as_str(),
             TurnFailure::TextCall { .. } => "text_call",
+            TurnFailure::Window { .. } => "overflow",
             TurnFailure::Log { .. } => "log",
         }
     }
@@ -131,7 +147,7 @@ impl TurnFailure {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             TurnFailure::Model { retry_after, .. } => *retry_after,
-            TurnFailure::TextCall { .. } | TurnFailure::Log { .. } => None,
+            TurnFailure::TextCall { .. } | TurnFailure::Window { .. } | TurnFailure::Log { .. } => None,
         }
     }
 }

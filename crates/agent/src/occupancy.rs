@@ -4,6 +4,7 @@
 //! many for an image as the largest costs. It is corrected by what the provider counts. Figures a provider cannot mean
 //! (none, or more than the window) are passed over.
 
+use mainstay_session::request::{Message, Request};
 use mainstay_session::state::SessionState;
 
 /// Bytes per token of ordinary text in any language.
@@ -42,13 +43,41 @@ impl Thresholds {
     }
 }
 
-/// How many tokens a request of the state takes whose body is `body` and which shows `image_bytes` of images, base 64 and
-/// all, in `images` images.
-pub(crate) fn tokens(state: &SessionState, body: &[u8], images: (u64, u64), window: u64) -> u64 {
+/// How full the window is with the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occupancy {
+    /// Its tokens: what the provider counted, and an estimate for the rest.
+    pub(crate) tokens: u64,
+    /// The same by estimate alone.
+    pub(crate) estimated: u64,
+}
+
+impl Occupancy {
+    /// How full a window is with a state's request, whose body is `body`.
+    pub(crate) fn of(state: &SessionState, request: &Request<'_>, body: &[u8], window: u64) -> Self {
+        let shown = request.messages.iter().flat_map(|message| match message {
+            Message::User { pictures, .. } | Message::Result { pictures, .. } => pictures.as_slice(),
+            Message::Answer { .. } => &[],
+        });
+        let sizes = shown.filter_map(|picture| Some(picture.data.as_ref()?.len() as u64));
+        let images = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+        let uncounted = SessionState { counted: None, ..SessionState::default() };
+        Occupancy {
+            tokens: tokens(state, body, images, window),
+            estimated: tokens(&uncounted, body, images, window),
+        }
+    }
+}
+
+/// How many tokens a request of the state takes whose body is `body` and which shows a number of images with a number of
+/// bytes, in base 64.
+fn tokens(state: &SessionState, body: &[u8], images: (u64, u64), window: u64) -> u64 {
     let (count, image_bytes) = images;
     let picture = (count * IMAGE_TOKENS).min(image_bytes / 4);
     let whole = || estimate(body).saturating_sub(image_bytes / 2) + picture;
-    let Some(counted) = state.counted.filter(|counted| counted.input_tokens <= window) else { return whole() };
+    let Some(counted) = state.counted.filter(|counted| counted.input_tokens <= window) else {
+        return whole();
+    };
     let known = usize::try_from(counted.bytes).unwrap_or(usize::MAX).min(body.len());
     let growth = estimate(&body[known..]);
     // What an estimate of the counted part would have been off by, the part to come is taken to be off by as well.
@@ -66,7 +95,11 @@ fn scaled(tokens: u64, factor: f64) -> u64 {
 pub(crate) fn estimate(bytes: &[u8]) -> u64 {
     let mut dense = 0;
     let mut run = 0;
-    let mut end_run = |run: usize| if run >= DENSE_RUN { dense += run };
+    let mut end_run = |run: usize| {
+        if run >= DENSE_RUN {
+            dense += run
+        }
+    };
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-') {
             run += 1;

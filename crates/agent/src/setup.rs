@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use mainstay_model::Model;
 use mainstay_session::attention::AttentionSettings;
-use mainstay_session::entry::Instruction;
+use mainstay_session::entry::{FORMAT, Instruction, ModelChoice, PROJECTION, SessionHeader, World};
+use mainstay_session::ids::SessionId;
 use mainstay_session::log::Durability;
+use mainstay_session::message::FilePath;
 use mainstay_session::plan::is_plan_tool;
 use mainstay_session::state::SessionState;
+use mainstay_session::world::system_text;
 use mainstay_tools::{Tool, ToolKind};
 
 use crate::event::Event;
@@ -98,6 +101,43 @@ impl Setup {
 
     pub(crate) fn kind_of(&self, name: &str) -> Option<ToolKind> {
         self.tool(name).map(|tool| tool.kind())
+    }
+
+    /// The header of a session's first segment.
+    pub(crate) fn header(&self, session: SessionId) -> SessionHeader {
+        SessionHeader {
+            format: FORMAT,
+            projection: PROJECTION,
+            session,
+            segment: 1,
+            cwd: FilePath(self.workspace.clone()),
+            parent: None,
+            child: self.is_child,
+            program: self.program.clone(),
+        }
+    }
+
+    /// The world as it is now.
+    pub(crate) fn world(&self) -> World {
+        let now = (self.surroundings)();
+        let has_plan = self.tools.iter().any(|tool| tool.kind() == ToolKind::Plan);
+        World {
+            cwd: self.workspace.display().to_string(),
+            date: now.date,
+            instructions: now.instructions,
+            system: system_text(has_plan),
+            tools: self.tools.iter().map(|tool| tool.spec()).collect(),
+        }
+    }
+
+    /// The model as a log names it.
+    pub(crate) fn choice(&self) -> ModelChoice {
+        ModelChoice {
+            model: self.model.name().to_owned(),
+            api: self.model.api().to_owned(),
+            context_window: self.model.context_window(),
+            effort: None,
+        }
     }
 
     /// The names of the tools that the model was told of and that are there.

@@ -1,14 +1,15 @@
 //! The session's log as the parts of an agent share it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mainstay_model::{Encoded, Model};
-use mainstay_session::entry::Body;
+use mainstay_session::entry::{Body, Lane};
 use mainstay_session::ids::Seq;
-use mainstay_session::log::{AppendError, Log};
+use mainstay_session::log::{AppendError, Log, NextSegment};
 use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
+use crate::occupancy::Occupancy;
 use crate::pictures::SessionPictures;
 use crate::setup::Clock;
 
@@ -24,6 +25,12 @@ impl SharedLog {
     pub(crate) fn new(log: Log, clock: Clock) -> Self {
         let pictures = SessionPictures::new(log.spill());
         SharedLog { log: Arc::new(Mutex::new(log)), pictures, clock }
+    }
+
+    /// A handle that does not keep the session open.
+    pub(crate) fn downgrade(&self) -> WeakLog {
+        let SharedLog { log, pictures, clock } = self;
+        WeakLog { log: Arc::downgrade(log), pictures: pictures.clone(), clock: clock.clone() }
     }
 
     /// The log itself, for as long as the guard lives. Never held across an await.
@@ -47,12 +54,47 @@ impl SharedLog {
         self.lock().sync()
     }
 
-    /// Encodes the request that follows from the state.
-    pub(crate) fn encode(&self, model: &dyn Model) -> Encoded {
-        model.encode(&request_with(self.lock().state(), &|image| self.pictures.find(image)))
+    /// As [`SharedLog::append`], in any lane.
+    pub(crate) fn append_in(&self, lane: Lane, body: Body) -> Result<Seq, AppendError> {
+        let now = (self.clock)();
+        self.lock().append_in(lane, body, now)
+    }
+
+    /// Begins the next segment.
+    pub(crate) fn next_segment(&self, opening: NextSegment, rest: Vec<Body>) -> Result<(), AppendError> {
+        let now = (self.clock)();
+        self.lock().next_segment(opening, rest, now)
+    }
+
+    /// The request that follows from the session's state, and how full the window is with it.
+    pub(crate) fn measured(&self, model: &dyn Model) -> (Encoded, Occupancy) {
+        self.measured_of(self.lock().state(), model)
+    }
+
+    /// The request that follows from a state of this session, and how full the window is with it.
+    pub(crate) fn measured_of(&self, state: &SessionState, model: &dyn Model) -> (Encoded, Occupancy) {
+        let request = request_with(state, &|image| self.pictures.find(image));
+        let encoded = model.encode(&request);
+        let occupancy = Occupancy::of(state, &request, &encoded.body, model.context_window());
+        (encoded, occupancy)
     }
 
     pub(crate) fn read<T>(&self, look: impl FnOnce(&SessionState) -> T) -> T {
         look(self.lock().state())
+    }
+}
+
+/// A log that is there as long as its agent is.
+pub(crate) struct WeakLog {
+    log: Weak<Mutex<Log>>,
+    pictures: SessionPictures,
+    clock: Clock,
+}
+
+impl WeakLog {
+    /// The log, unless its agent is gone.
+    pub(crate) fn upgrade(&self) -> Option<SharedLog> {
+        let log = self.log.upgrade()?;
+        Some(SharedLog { log, pictures: self.pictures.clone(), clock: self.clock.clone() })
     }
 }

@@ -1,23 +1,23 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mainstay_model::retry::{self, Retry};
-use mainstay_model::text_calls::{self, Gate, Reading, Untaken};
-use mainstay_model::{Attempt, Delta, Encoded};
+use mainstay_model::text_calls::Untaken;
 use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
-use mainstay_session::entry::{Answer, Body, Notice, NoticeKind, UserPrompt};
-use mainstay_session::ids::Seq;
+use mainstay_session::entry::{Answer, Body, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
-use mainstay_session::message::{Ended, Finish};
+use mainstay_session::message::Finish;
+use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{Ask, Asked};
 use crate::caps::Caps;
+use crate::compaction::{Compactor, Reason, Room};
 use crate::dispatch::Dispatch;
 use crate::event::{Event, TurnFailure};
 use crate::excerpt;
+use crate::occupancy::Thresholds;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
@@ -59,6 +59,7 @@ pub(crate) struct StepContext<'a> {
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
     pub(crate) told: &'a Told,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
     pub(crate) number: u64,
@@ -77,12 +78,21 @@ impl StepContext<'_> {
             Asked::TextCall(untaken) => return self.refuse_text_call(&untaken),
             Asked::Cancelled => return Ok(StepEnd::Cancelled),
             Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
+            // Made room for, or turned into a failure, by then.
+            Asked::Overflow { .. } => return Ok(StepEnd::Cancelled),
         };
+        self.look_at_window(&answer);
         if answer.calls().next().is_none() {
             return Ok(StepEnd::Answered(answer.finish));
         }
         self.log.sync()?;
-        let dispatch = Dispatch { setup: self.setup, log: self.log, cancel: self.cancel, step: self.number };
+        let dispatch = Dispatch {
+            setup: self.setup,
+            log: self.log,
+            jobs: self.jobs,
+            cancel: self.cancel,
+            step: self.number,
+        };
         dispatch.run(seq, &answer).await?;
         Ok(match answer.finish {
             _ if self.cancel.is_cancelled() => StepEnd::Cancelled,
@@ -149,92 +159,39 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    /// Asks until there is a whole answer, as often as the policy allows. Every attempt is an entry.
+    /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.
     async fn ask(&self) -> Result<Asked, AppendError> {
-        let mut waited = Duration::ZERO;
-        for failures in 1.. {
-            let encoded = self.log.encode(self.setup.model.as_ref());
-            let Attempted { seq, answer, untaken, retry_after } = self.attempt(&encoded).await?;
-            let (class, message) = match &answer.ended {
-                Ended::Complete => {
-                    return Ok(untaken.map_or(Asked::Answer(seq, answer), Asked::TextCall));
+        loop {
+            let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
+            let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
+            let asked = if occupancy.tokens > thresholds.high {
+                self.make_room(Reason::Step).await?
+            } else {
+                let Self { setup, log, cancel, number, .. } = *self;
+                let asked = Ask { setup, log, cancel, lane: Lane::Main, step: number }
+                    .until_answered(encoded)
+                    .await?;
+                match &asked {
+                    Asked::Overflow { message } => self.make_room(Reason::Overflow { message }).await?,
+                    Asked::Answer(..) | Asked::TextCall(_) | Asked::Cancelled | Asked::Failed(_) => {
+                        Some(asked)
+                    }
                 }
-                Ended::Cancelled => return Ok(Asked::Cancelled),
-                Ended::Failed { class, message } => (*class, message.clone()),
             };
-            let delay = match retry::after_failure(failures, class, retry_after, waited, jitter()) {
-                Retry::Wait(delay) => delay,
-                Retry::GiveUp | Retry::TooLong(_) => {
-                    return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
-                }
-            };
-            self.emit(Event::Retry { class, message, delay });
-            waited += delay;
-            tokio::select! {
-                () = tokio::time::sleep(delay) => {}
-                () = self.cancel.cancelled() => return Ok(Asked::Cancelled),
+            if let Some(asked) = asked {
+                return Ok(asked);
             }
         }
-        // The policy gives up long before attempts run out of numbers.
-        Ok(Asked::Cancelled)
     }
 
-    /// Sends one request and logs what came.
-    async fn attempt(&self, encoded: &Encoded) -> Result<Attempted, AppendError> {
-        let rule = self.setup.model.text_calls();
-        let mut gate = Gate::new(rule);
-        let mut on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => self.show(gate.push(text)),
-            Delta::Reasoning(text) => self.emit(Event::ReasoningDelta(text.to_owned())),
-            Delta::CallStarted(_) => {}
-        };
-        let begun = Instant::now();
-        let mut attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
-        let reading = self.read(&attempt);
-        let untaken = match reading {
-            Reading::Text => {
-                // What failed is asked for again, and told then.
-                self.show(gate.finish().filter(|_| !matches!(attempt.ended, Ended::Failed { .. })));
-                None
-            }
-            Reading::Calls(content) => {
-                attempt = Attempt { content, finish: Finish::ToolCalls, ..attempt };
-                None
-            }
-            Reading::Untaken(untaken) => Some(untaken),
-        };
-        let answer = Answer {
-            model: self.setup.model.name().to_owned(),
-            content: attempt.content,
-            finish: attempt.finish,
-            usage: attempt.usage,
-            ended: attempt.ended,
-            request: Some(encoded.mark.clone()),
-            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
-        let seq = self.log.append(Body::Answer(answer.clone()))?;
-        self.emit(Event::Answer { step: self.number, answer: answer.clone() });
-        self.look_at_window(&answer);
-        Ok(Attempted { seq, answer, untaken, retry_after: attempt.retry_after })
-    }
-
-    /// What an attempt's text is. One that did not end by itself is no call.
-    fn read(&self, attempt: &Attempt) -> Reading {
-        let is_whole = matches!(attempt.finish, Finish::EndTurn | Finish::ToolCalls | Finish::Unknown);
-        if attempt.ended != Ended::Complete || !is_whole {
-            return Reading::Text;
-        }
-        let rule = self.setup.model.text_calls();
-        self.log.read(|state| {
-            let tools = state.world.as_ref().map_or(&[][..], |world| &world.tools);
-            text_calls::read(&attempt.content, tools, rule)
+    /// Makes room in the window; says how the step ends if there is none to be made.
+    async fn make_room(&self, reason: Reason<'_>) -> Result<Option<Asked>, AppendError> {
+        let Self { setup, log, jobs, cancel, .. } = *self;
+        Ok(match (Compactor { setup, log, jobs, cancel }).run(reason).await? {
+            Room::Made(_) => None,
+            Room::Cancelled => Some(Asked::Cancelled),
+            Room::Failed(failure) => Some(Asked::Failed(failure)),
         })
-    }
-
-    fn show(&self, text: Option<String>) {
-        if let Some(text) = text {
-            self.emit(Event::TextDelta(text));
-        }
     }
 
     /// Tells the model once in a turn that its call was not run, and gives up the next time.
@@ -263,26 +220,4 @@ impl StepContext<'_> {
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
     }
-}
-
-/// One attempt, which is in the log.
-struct Attempted {
-    seq: Seq,
-    answer: Answer,
-    /// The call written as text that it is, if it is one that is not run.
-    untaken: Option<Untaken>,
-    retry_after: Option<Duration>,
-}
-
-enum Asked {
-    Answer(Seq, Answer),
-    TextCall(Untaken),
-    Cancelled,
-    Failed(TurnFailure),
-}
-
-/// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.
-fn jitter() -> f64 {
-    let random = uuid::Uuid::new_v4().as_u128();
-    f64::from(u32::try_from(random & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
 }

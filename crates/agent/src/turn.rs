@@ -1,6 +1,6 @@
 //! One turn: step after step until something says stop.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use mainstay_session::attention::continuation_text;
 use mainstay_session::conversation::{Item, Step};
@@ -9,11 +9,14 @@ use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Finish, Usage};
 use mainstay_session::state::SessionState;
+use mainstay_tools::Jobs;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
+use crate::compaction::{Compactor, Reason, Room};
 use crate::event::{Event, TurnFailure, TurnReport};
+use crate::occupancy::Thresholds;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::step::{StepContext, StepEnd, Told};
@@ -28,6 +31,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
     pub(crate) told: &'a Told,
+    pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -54,6 +58,9 @@ impl Turn<'_> {
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
         self.told.begin_turn();
+        if let Some(stop) = self.make_room().await? {
+            return Ok(stop);
+        }
         let mut continuations = 0;
         let mut prompt = prompt;
         for number in 1.. {
@@ -80,6 +87,25 @@ impl Turn<'_> {
         Ok((StopReason::MaxSteps, None))
     }
 
+    /// Begins in a window with room. Says how the turn ends if that could not be had.
+    async fn make_room(&self) -> Result<Option<(StopReason, Option<TurnFailure>)>, AppendError> {
+        let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
+        let (is_full, has_steps) = self.log.read(|state| {
+            let thresholds = Thresholds::of(state, self.setup.model.context_window());
+            (occupancy.tokens > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
+        });
+        if !is_full || !has_steps {
+            return Ok(None);
+        }
+        let compactor = Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: self.cancel };
+        Ok(match compactor.run(Reason::TurnStart).await? {
+            Room::Cancelled => Some((StopReason::Cancelled, None)),
+            // Whether there is room enough is seen when the step is to be taken.
+            Room::Made(_) | Room::Failed(TurnFailure::Window { .. }) => None,
+            Room::Failed(failure) => Some((StopReason::Error, Some(failure))),
+        })
+    }
+
     /// Takes one step and says whether it was cancelled because the turn's time is up.
     async fn step(
         &self,
@@ -88,8 +114,8 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let Turn { setup, log, watch, told, .. } = *self;
-        let context = StepContext { setup, log, watch, told, cancel: &cancel, number };
+        let Turn { setup, log, watch, told, jobs, .. } = *self;
+        let context = StepContext { setup, log, watch, told, jobs, cancel: &cancel, number };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {

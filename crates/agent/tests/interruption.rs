@@ -264,7 +264,7 @@ impl mainstay_tools::Tool for Hangs {
         Box::pin(async move {
             if self.starts {
                 // Above the highest pid that Linux gives.
-                (context.intent)(StartedProcess { pid: 4_194_305, started: 1 }).unwrap();
+                (context.intent)(StartedProcess { pid: 4_194_305, started: 1, job: None }).unwrap();
             }
             self.begun.send(()).unwrap();
             std::future::pending().await

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Bench, assert_sound, assert_stopped, calls, run, text, with_tool};
 use mainstay_session::entry::StopReason;
 use mainstay_testkit::models::messages;
-use mainstay_tools::{Edit, FileMemory, Read};
+use mainstay_tools::{Edit, Read};
 use serde_json::json;
 
 /// B11 E04: the model sees a file's fake reminder with a backslash in it, and an edit that quotes what it saw meets the
@@ -24,8 +24,7 @@ async fn an_edit_that_quotes_what_was_shown_meets_the_true_bytes() {
     });
     let answers = json!([calls(&[("read", json!({ "path": "f" }))]), calls(&[("edit", edit)]), text("done")]);
     let (setup, model) = bench.scripted(&answers);
-    let setup =
-        with_tool(with_tool(setup, Arc::new(Read)), Arc::new(Edit::new(Arc::new(FileMemory::default()))));
+    let setup = with_tool(with_tool(setup, Arc::new(Read)), Arc::new(Edit));
 
     let (agent, report) = run(setup, "mend f").await;
 

@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Show what the model has been told and has answered in a session
     History(HistoryArguments),
+    /// Summarise the conversation of a session now, to make room in the model's window
+    #[command(after_help = COMPACT_EXAMPLES)]
+    Compact(CompactArguments),
     /// Take back what the tools changed in files; the conversation stays
     #[command(after_help = UNDO_EXAMPLES)]
     Undo(UndoArguments),
@@ -121,6 +124,26 @@ pub(crate) struct HistoryArguments {
     pub(crate) json: bool,
     /// The directory whose newest session is meant, instead of the current one
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// `mainstay compact`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct CompactArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// What the summary shall heed
+    #[arg(value_name = "INSTRUCTIONS", conflicts_with = "undo")]
+    pub(crate) instructions: Option<String>,
+    /// Go back to the conversation from before the last compaction; what came since stays behind it
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// The model, over the configured one
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<ModelName>,
+    /// The directory that the session works in, if it was moved
+    #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 }
 
@@ -221,6 +244,14 @@ Examples:
   mainstay plan                 of the newest session of this directory
   mainstay plan 3f2a --json     of the session whose id has 3f2a in it
   mainstay plan --markdown      to paste into an issue";
+
+const COMPACT_EXAMPLES: &str = "\
+Sessions are compacted by themselves when the window fills. The plan is kept in any case.
+
+Examples:
+  mainstay compact 3f2a                          now
+  mainstay compact 3f2a \"keep the error texts\"   with a word on what to keep
+  mainstay compact 3f2a --undo                   the whole conversation back";
 
 const UNDO_EXAMPLES: &str = "\
 Only changes by `write` and `edit` can be taken back, and only while the files still are what was written.

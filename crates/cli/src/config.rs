@@ -27,7 +27,7 @@ use document::{Document, Origin, Placed};
 use places::{Surroundings, repository_root};
 
 /// The tools that this version has, in the order in which they are advertised.
-pub(crate) const TOOLS: [&str; 5] = ["read", "write", "edit", "bash", "todo_write"];
+pub(crate) const TOOLS: [&str; 7] = ["read", "write", "edit", "glob", "grep", "bash", "todo_write"];
 
 /// Which model: `PROVIDER/NAME`, or `script:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! `mainstay exec`: one headless turn.
 
 mod json;
-mod text;
+pub(crate) mod text;
 
-use std::io::{self, IsTerminal, Read, stderr, stdin, stdout};
+use std::io::{IsTerminal, Read, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,7 +12,6 @@ use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
 use mainstay_agent::session::message::{ErrorClass, FilePath};
 use mainstay_agent::{Agent, Event, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
@@ -23,12 +22,8 @@ use crate::history::unreadable;
 use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
+use crate::signals::{INTERRUPTED, Signals};
 use json::Line;
-
-/// Exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
-/// Exit code after SIGTERM.
-const TERMINATED: u8 = 143;
 
 /// Runs one turn and says how it ended.
 pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
@@ -128,7 +123,8 @@ pub(crate) fn exit_code(report: &TurnReport, signal: Option<u8>) -> u8 {
     }
 }
 
-fn failure_code(failure: &TurnFailure) -> u8 {
+/// The exit code of what ended a turn.
+pub(crate) fn failure_code(failure: &TurnFailure) -> u8 {
     match failure {
         TurnFailure::Model { class, .. } => match class {
             ErrorClass::Credentials => 77,
@@ -220,7 +216,8 @@ fn say_if_interrupted(setup: &Setup) {
     }
 }
 
-fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
+/// Goes on with a session, and says what was found.
+pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
     let id = short_id(&chosen.id);
     let cwd = chosen.cwd.clone().unwrap_or(FilePath(setup.workspace.clone()));
     if cwd.as_path() != setup.workspace {
@@ -260,6 +257,9 @@ fn say_resumed(resumed: &Resumed, id: &str) {
     if resumed.was_interrupted {
         say(&format!("session {id} was interrupted; going on from its last complete entry"));
     }
+    for job in &resumed.ended_jobs {
+        say(&format!("{} ran then, and ended with it: {}", job.id(), inert(&job.command)));
+    }
     for (open, result) in &resumed.closed {
         let call = shortened(&inert(&format!("{} {}", open.call.name, open.call.arguments)), 100);
         let known = result.content.as_deref().unwrap_or_default();
@@ -287,46 +287,14 @@ fn started(agent: &Agent, resumed: bool) {
     });
 }
 
-/// Ctrl-C and SIGTERM, caught.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The first of them cancels the turn; the second ends the program at once.
-    async fn listen(mut self, cancel: CancellationToken, code: Arc<AtomicU8>) {
-        let first = self.next().await;
-        code.store(first, Ordering::Relaxed);
-        cancel.cancel();
-        if stderr().is_terminal() {
-            say("cancelling; once more to quit at once");
-        }
-        let second = self.next().await;
-        std::process::exit(i32::from(second));
-    }
-
-    /// The exit code of the next one.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => INTERRUPTED,
-            _ = self.terminate.recv() => TERMINATED,
-        }
-    }
-}
-
 /// The last line of every run: which session, how far, what it cost, how to go on.
 fn say_end(agent: &Agent, report: &TurnReport) {
     if let Some(failure) = &report.failure {
         say(&format!("error: {}", inert(failure.message())));
         hint(failure).into_iter().for_each(|hint| say(&format!("  {hint}")));
+    }
+    for job in agent.running_jobs() {
+        say(&format!("{} is running, and ends now: {}", job.id(), inert(&job.command)));
     }
     let Some(id) = agent.session_id() else { return };
     let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());

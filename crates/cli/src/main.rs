@@ -16,7 +16,9 @@ mod history;
 mod plan;
 mod sessions;
 mod undo;
+mod signals;
 mod exec;
+mod compact;
 mod demo;
 
 use std::process::ExitCode;
@@ -77,6 +79,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
             undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {
             let HistoryArguments { session, json, cwd } = arguments;
             history::history(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, *json)?;

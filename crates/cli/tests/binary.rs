@@ -494,6 +494,67 @@ fn after_a_kill_the_call_in_flight_is_told() {
     assert!(machine.entries().len() > count);
 }
 
+/// L02, L03: a job ends with the run that started it, however that ends, and who goes on is told, once.
+#[test]
+fn jobs_end_with_the_run_and_are_told_when_it_goes_on() {
+    let job = json!({"calls": [{"name": "bash", "arguments": {
+        "command": "echo half; touch there; setsid sleep 271828 & sleep 271828", "background": true}}]});
+    let is_gone = || {
+        let begun = Instant::now();
+        let alive = || {
+            let names = fs::read_dir("/proc").unwrap();
+            let lines = names.filter_map(|name| fs::read_to_string(name.ok()?.path().join("cmdline")).ok());
+            lines.filter(|line| line.starts_with("sleep\x00271828")).count()
+        };
+        while alive() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(2), "{} processes are alive", alive());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    for killed in [false, true] {
+        let machine = Machine::new();
+        let rest =
+            if killed { bash("touch here; sleep 271828") } else { bash("while [ ! -e there ]; do :; done") };
+        machine.script(json!([job, rest, say("Going on."), say("Again."), say("Once more.")]));
+        let mut child = machine.start(&["exec", "x"]);
+        machine.wait_for("there");
+        if killed {
+            machine.wait_for("here");
+            child.kill().unwrap();
+        }
+        let ran = ended(child);
+        is_gone();
+        assert_eq!(ran.err.contains("job-1 is running, and ends now: echo half"), !killed, "{}", ran.err);
+        let ran = machine.run(&["exec", "--last", "go on"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("job-1 ran then, and ended with it: echo half"), "{}", ran.err);
+        let history = machine.run(&["history"]).out;
+        assert!(history.contains("was running when the agent of this session ended"), "{history}");
+        let ran = machine.run(&["exec", "--last", "again"]);
+        assert!(!ran.err.contains("job-1"), "told once: {}", ran.err);
+        let inbox = machine.entries().iter().filter(|entry| entry["kind"] == "inbox").count();
+        assert_eq!(inbox, 1);
+        let output = machine.sessions()[0].join("jobs/job-1.log");
+        assert_eq!(fs::read_to_string(output).unwrap(), "half\n");
+    }
+}
+
+/// F05: the whole of a long output is in the session, under the name that the result gives.
+#[test]
+fn a_long_output_is_kept_whole() {
+    let machine = Machine::new();
+    machine.script(json!([bash("seq 100000"), say("Done.")]));
+    assert_eq!(machine.run(&["exec", "x"]).code, 0);
+    let entries = machine.entries();
+    let result = entries.iter().find(|entry| entry["kind"] == "tool_result").unwrap();
+    let content = result["content"].as_str().unwrap();
+    let (_, place) = content.split_once("The whole is in ").unwrap();
+    let path = place.split(' ').next().unwrap();
+    let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    assert!(content.len() < 60 << 10 && content.starts_with("1\n") && content.ends_with("\n100000"));
+}
+
 #[test]
 fn a_reader_that_goes_away_makes_no_noise() {
     let machine = Machine::new();
@@ -687,4 +748,71 @@ fn reminders_of_the_runtime(history: &str) -> usize {
         .lines()
         .filter(|line| line.trim_end() == "<system-reminder>" || line.starts_with("<system-reminder>"))
         .count()
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"calls": [{"name": "write", "arguments": {"path": path, "content": content}}]})
+}
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({"calls": [{"name": "edit", "arguments": {"path": path, "edits": [{"old": old, "new": new}]}}]})
+}
+
+fn read(path: &str) -> Value {
+    json!({"calls": [{"name": "read", "arguments": {"path": path}}]})
+}
+
+/// What write and edit changed is taken back, turn by turn or behind an entry, as long as the file still is what was
+/// written; and the model is told of it.
+#[test]
+fn changes_of_files_are_taken_back() {
+    let machine = Machine::new();
+    fs::write(machine.work("a.txt"), "one\r\ntwo\r\n").unwrap();
+    machine.script(json!([
+        read("a.txt"),
+        edit("a.txt", "two", "2"),
+        write("new/b.txt", "b\n"),
+        say("first"),
+        edit("a.txt", "one", "1"),
+        say("second"),
+        say("told"),
+    ]));
+    assert_eq!(machine.run(&["exec", "go"]).code, 0);
+    assert_eq!(machine.run(&["exec", "--last", "more"]).code, 0);
+    assert_eq!(fs::read(machine.work("a.txt")).unwrap(), b"1\r\n2\r\n");
+    let id = machine.id();
+
+    let ran = machine.run(&["undo", &id]);
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.err);
+    assert_eq!(fs::read(machine.work("a.txt")).unwrap(), b"one\r\n2\r\n");
+    let ran = machine.run(&["undo", &id]);
+    assert!(ran.out.contains("put back") && ran.out.contains("removed"), "{}{}", ran.out, ran.err);
+    assert_eq!(fs::read(machine.work("a.txt")).unwrap(), b"one\r\ntwo\r\n");
+    assert!(!machine.work("new/b.txt").exists());
+    machine.run(&["undo", &id]).failed(1, &["no change of a file is left to take back"]);
+
+    assert_eq!(machine.run(&["exec", "--last", "look"]).code, 0);
+    let told = machine.entries().into_iter().filter(|entry| entry["about"]["notice"] == "files_changed");
+    let text = told.last().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("a.txt") && text.contains("b.txt: it is gone"), "{text}");
+}
+
+/// A file that something else changed since is left alone, and so are all others.
+#[test]
+fn what_is_no_longer_what_was_written_is_not_taken_back() {
+    let machine = Machine::new();
+    machine.script(json!([write("a.txt", "a\n"), write("b.txt", "b\n"), say("done")]));
+    assert_eq!(machine.run(&["exec", "go"]).code, 0);
+    let id = machine.id();
+    fs::write(machine.work("b.txt"), "mine\n").unwrap();
+    let hint = "b.txt is no longer what was written into it";
+    machine.run(&["undo", &id]).failed(1, &["nothing was changed", hint]);
+    assert_eq!(fs::read_to_string(machine.work("a.txt")).unwrap(), "a\n");
+    assert_eq!(fs::read_to_string(machine.work("b.txt")).unwrap(), "mine\n");
+    // Behind the first change alone, that of b.txt is still in the way; a link in its place is not followed.
+    fs::remove_file(machine.work("b.txt")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", machine.work("b.txt")).unwrap();
+    machine.run(&["undo", &id, "--to", "1"]).failed(1, &["nothing was changed"]);
+    machine.run(&["undo", &id, "--to", "99999"]).failed(1, &["no change of a file is left"]);
+    machine.run(&["undo", "nope"]).failed(2, &["no session has `nope` in its id"]);
 }

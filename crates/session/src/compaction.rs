@@ -105,6 +105,14 @@ pub fn carried_files_text(files: &[CarriedFile]) -> Option<String> {
     (!parts.is_empty()).then(|| runtime_block(&parts.join("\n\n")))
 }
 
+/// The background jobs that run on; none if none does.
+pub fn jobs_text(state: &SessionState) -> Option<String> {
+    let jobs = state.jobs.iter().filter_map(|intent| intent.job.as_ref());
+    let lines: Vec<String> = jobs.map(|job| format!("- {}: {}", job.id(), one_line(&job.command))).collect();
+    (!lines.is_empty())
+        .then(|| runtime_block(&format!("Background jobs that are still running:\n{}", lines.join("\n"))))
+}
+
 /// A summary without a model: what the user said, the plan, what was called last.
 pub fn plain_summary(state: &SessionState) -> String {
     let prompts = state.history.iter().filter_map(|item| match item {

@@ -194,9 +194,15 @@ pub struct Checkpoint {
     /// The ids of all notifications ever accepted.
     #[serde(default)]
     pub inbox_ids: BTreeSet<String>,
-    /// Commands that run on.
+    /// Commands that were about to run and have no result.
     #[serde(default)]
     pub running: Vec<ToolIntent>,
+    /// Background jobs that run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<ToolIntent>,
+    /// The number of the last background job.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_job: u32,
     /// Permissions that the user gave.
     #[serde(default)]
     pub grants: Vec<Grant>,
@@ -206,7 +212,7 @@ pub struct Checkpoint {
     /// Attempts at a compaction since the last that made room.
     #[serde(default)]
     pub failed_compactions: u32,
-    /// How many tokens there were before the last attempt.
+    /// How many tokens the last request before the last attempt had.
     #[serde(default)]
     pub compacted_from: Option<u64>,
     /// How many answers of the session are no longer in the conversation.
@@ -236,6 +242,11 @@ pub struct Checkpoint {
     /// The call that failed last.
     #[serde(default)]
     pub failing: Option<FailingCall>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Which model answers.
@@ -313,7 +324,33 @@ pub struct ToolIntent {
     pub pid: u32,
     /// When the process started, in clock ticks since boot, so that a reused pid is told apart.
     pub started: u64,
+    /// The background job that it is to be. Then an accepted result of the call does not end the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
 }
+
+/// A command that runs on while the session does other things.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number, which no other job of the session has.
+    pub number: u32,
+    /// The command in one short line, for people and for the model.
+    pub command: String,
+}
+
+impl Job {
+    /// Its name, `job-1`. The notification of its end has this id, so that it is told once.
+    pub fn id(&self) -> String {
+        format!("{JOB_PREFIX}{}", self.number)
+    }
+
+    /// The number of the job whose end has this id, if it is one.
+    pub fn number_in(id: &str) -> Option<u32> {
+        id.strip_prefix(JOB_PREFIX)?.parse().ok()
+    }
+}
+
+const JOB_PREFIX: &str = "job-";
 
 impl ToolIntent {
     /// Which call this is of.
@@ -441,6 +478,9 @@ pub struct Compaction {
     pub method: String,
     /// Estimated tokens before.
     pub before: u64,
+    /// What the provider had counted for the last request before, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
     /// Estimated tokens after, if it came that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,

@@ -38,7 +38,7 @@ use crate::state::SessionState;
 pub use file::Fault;
 pub use listing::{SessionSummary, latest, list, summarise};
 pub use lock::Holder;
-pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read};
+pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read, read_segment};
 pub use spill::{Spill, SpillError, SpillWriter};
 
 use file::LogFile;

@@ -13,7 +13,7 @@ use crate::attention::Attention;
 use crate::conversation::{Item, Step};
 use crate::entry::{
     Answer, Body, Checkpoint, Compaction, Entry, FORMAT, FailingCall, FileMark, Grant, InboxMessage,
-    InstructionMark, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason,
+    InstructionMark, Job, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason,
     ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
 use crate::ids::{CallRef, Seq};
@@ -59,13 +59,17 @@ pub struct SessionState {
     pub inbox_ids: BTreeSet<String>,
     /// Commands that were about to run and have no result.
     pub running: BTreeMap<CallRef, ToolIntent>,
+    /// Background jobs whose end is not known, in the order of their starts. All have a [`ToolIntent::job`].
+    pub jobs: Vec<ToolIntent>,
+    /// The number of the last background job; 0 before the first.
+    pub last_job: u32,
     /// Permissions that the user gave.
     pub grants: Vec<Grant>,
     /// What the session has used.
     pub totals: Totals,
     /// Attempts at a compaction since the last that made room: the answer behind it was counted smaller.
     pub failed_compactions: u32,
-    /// How many tokens there were before the last attempt.
+    /// How many tokens the last request before the last attempt had.
     pub compacted_from: Option<u64>,
     /// How many tokens there were after it, by estimate.
     pub compacted_to: Option<u64>,
@@ -181,6 +185,8 @@ impl SessionState {
             inbox: self.inbox.clone(),
             inbox_ids: self.inbox_ids.clone(),
             running: self.running.values().cloned().collect(),
+            jobs: self.jobs.clone(),
+            last_job: self.last_job,
             grants: self.grants.clone(),
             totals: self.totals,
             failed_compactions: self.failed_compactions,
@@ -192,6 +198,14 @@ impl SessionState {
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
         }
+    }
+
+    /// In how many answers in a row this very call has failed, up to now.
+    pub fn failures_in_a_row(&self, call: &ToolCall) -> u32 {
+        self.failing
+            .as_ref()
+            .filter(|failing| failing.call == identity(call))
+            .map_or(0, |failing| failing.times)
     }
 
     /// What the end of a turn says of the session.
@@ -224,11 +238,13 @@ impl SessionState {
             Body::UserPrompt(prompt) => self.hear(prompt),
             Body::Answer(answer) => self.answered(entry.seq, answer),
             Body::ToolIntent(intent) => {
+                self.last_job = self.last_job.max(intent.job.as_ref().map_or(0, |job| job.number));
                 self.running.insert(intent.call_ref(), intent.clone());
             }
             Body::ToolResult(result) => self.ended(result),
             Body::Notice(notice) => self.noticed(notice),
             Body::Inbox(message) => {
+                self.end_job(&message.id);
                 if self.inbox_ids.insert(message.id.clone()) {
                     self.inbox.push(message.clone());
                 }
@@ -274,6 +290,8 @@ impl SessionState {
         self.inbox = kept.inbox;
         self.inbox_ids = kept.inbox_ids;
         self.running = kept.running.into_iter().map(|intent| (intent.call_ref(), intent)).collect();
+        self.jobs = kept.jobs;
+        self.last_job = kept.last_job;
         self.grants = kept.grants;
         self.totals = kept.totals;
         self.failed_compactions = kept.failed_compactions;
@@ -358,7 +376,7 @@ impl SessionState {
     }
 
     fn compacted(&mut self, compaction: &Compaction) {
-        self.compacted_from = Some(compaction.before);
+        self.compacted_from = Some(compaction.counted.unwrap_or(compaction.before));
         self.compacted_to = compaction.after;
         if let Some(window) = compaction.window {
             self.learned_window = Some(self.learned_window.map_or(window, |known| known.min(window)));
@@ -371,7 +389,7 @@ impl SessionState {
 
     /// Takes in a result. The first result of a call counts; any later one changes nothing.
     fn ended(&mut self, result: &ToolResult) {
-        self.running.remove(&result.call_ref());
+        self.run_on(result);
         let Some(step) = self.step_mut(result.answer) else {
             self.ended_without_call(result);
             return;
@@ -396,6 +414,24 @@ impl SessionState {
         self.remember_files(result);
         if is_closed {
             self.touch_files_of_step(result.answer);
+        }
+    }
+
+    /// Takes in that a call has ended: its command too, unless it is a background job, which has just begun.
+    fn run_on(&mut self, result: &ToolResult) {
+        let Some(intent) = self.running.remove(&result.call_ref()) else { return };
+        // The end of a short one may be known before the call that started it has ended.
+        let runs_on = intent.job.as_ref().is_some_and(|job| !self.inbox_ids.contains(&job.id()));
+        if runs_on && result.outcome == Outcome::Ok {
+            self.jobs.push(intent);
+        }
+    }
+
+    /// Takes in what tells the end of a background job, if the id is that of one.
+    fn end_job(&mut self, id: &str) {
+        if let Some(number) = Job::number_in(id) {
+            self.last_job = self.last_job.max(number);
+            self.jobs.retain(|intent| intent.job.as_ref().is_none_or(|job| job.number != number));
         }
     }
 
@@ -507,6 +543,7 @@ impl SessionState {
         match &notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
+                self.end_job(inbox);
                 self.inbox.retain(|message| message.id != *inbox);
                 // The entry that accepted it may be lost; what was delivered is never accepted again.
                 self.inbox_ids.insert(inbox.clone());

@@ -12,7 +12,7 @@ use common::{
 use mainstay_session::attention::AttentionSettings;
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Body, Checkpoint, InboxMessage, Lane, Notice, NoticeKind, StopReason, ToolIntent,
+    Body, Checkpoint, InboxMessage, Job, Lane, Notice, NoticeKind, StopReason, ToolIntent,
 };
 use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log::{Durability, Log, read};
@@ -230,7 +230,7 @@ fn calls_in_flight_are_known_after_a_crash() {
     ];
     let asked = session.append(answer(calls));
     session.append(ok(asked, 1, "done"));
-    session.append(Body::ToolIntent(ToolIntent { answer: asked, call: 3, pid: 77, started: 5 }));
+    session.append(Body::ToolIntent(ToolIntent { answer: asked, call: 3, pid: 77, started: 5, job: None }));
     let dir = session.log.dir().to_owned();
     drop(session);
     for opening in 0..3 {
@@ -419,6 +419,8 @@ fn a_next_segment_carries_the_state() {
         inbox,
         inbox_ids,
         running,
+        jobs,
+        last_job,
         grants,
         totals,
         failed_compactions,
@@ -446,24 +448,16 @@ fn a_next_segment_carries_the_state() {
         )
     );
     assert_eq!(
+        (jobs, last_job, told_files.len(), first_window),
+        (state.jobs.clone(), state.last_job, state.told_files.len(), state.first_window)
+    );
+    assert_eq!(
         (compacted_from, learned_window, dropped_answers),
         (state.compacted_from, state.learned_window, state.dropped_answers + kept_answers)
     );
     assert_eq!(
+        (failed_compactions, turns, turn_is_open, steps, &title, &last_words, &failing),
         (
-            told_files.len(),
-            first_window,
-            failed_compactions,
-            turns,
-            turn_is_open,
-            steps,
-            &title,
-            &last_words,
-            &failing
-        ),
-        (
-            state.told_files.len(),
-            state.first_window,
             state.failed_compactions,
             state.turns,
             state.turn_is_open,
@@ -476,4 +470,54 @@ fn a_next_segment_carries_the_state() {
     // A write that the tail kept is text: its result again changes nothing.
     session.append(Body::ToolResult(before.results().next().unwrap().clone()));
     assert!(session.state().plan.carried && statuses(session.state()) == ">-");
+}
+
+/// A background job outlives the call that started it, is in the checkpoint, and is gone when its end is known: once,
+/// whichever of its result and its end comes first.
+#[test]
+fn a_job_runs_on_until_its_end_is_known() {
+    let home = temp_dir();
+    let mut session = Session::create(home.path());
+    session.append(prompt("go"));
+    let asked = session.append(answer(vec![
+        call("a", "bash", "{}"),
+        call("b", "bash", "{}"),
+        call("c", "bash", "{}"),
+        call("d", "bash", "{}"),
+    ]));
+    let intent = |call: u32| ToolIntent {
+        answer: asked,
+        call,
+        pid: 70 + call,
+        started: 5,
+        job: Some(Job { number: call + 1, command: "cargo watch".to_owned() }),
+    };
+    let end = |number: u32| {
+        Body::Inbox(InboxMessage {
+            id: format!("job-{number}"),
+            text: "it ended".to_owned(),
+            wake: true,
+            source: "job".to_owned(),
+        })
+    };
+    (0..4).for_each(|call| {
+        session.append(Body::ToolIntent(intent(call)));
+    });
+    session.append(ok(asked, 0, "job-1 started"));
+    session.append(end(2));
+    session.append(ok(asked, 1, "job-2 started"));
+    session.append(Body::ToolResult(result(asked, 2, Outcome::Interrupted, "interrupted")));
+    session.append(ok(asked, 3, "job-4 started"));
+    assert_eq!(resumed(&session).jobs, [intent(0), intent(3)]);
+    assert_eq!((session.state().last_job, session.state().running.len()), (4, 0));
+    session.next_segment(0);
+    assert_eq!(resumed(&session).jobs, [intent(0), intent(3)]);
+    session.append(end(1));
+    session.append(end(1));
+    let ids: Vec<&str> = session.state().inbox.iter().map(|message| message.id.as_str()).collect();
+    assert_eq!(ids, ["job-2", "job-1"]);
+    // The entry that accepted it may be lost; its delivery tells as much.
+    let about = NoticeKind::Notification { inbox: "job-4".to_owned() };
+    session.append(Body::Notice(Notice { about, text: "it ended".to_owned() }));
+    assert_eq!((resumed(&session).jobs, session.state().last_job), (vec![], 4));
 }

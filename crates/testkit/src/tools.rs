@@ -32,6 +32,14 @@ pub fn succeeds(name: &str, kind: ToolKind) -> Arc<dyn Tool> {
     by(name, kind, move |_, _| Ok(ToolOutput::from(said.clone())))
 }
 
+/// A tool that succeeds with this content.
+pub fn says(name: &str, kind: ToolKind, content: &str) -> Arc<dyn Tool> {
+    let content = content.to_owned();
+    by(name, kind, move |_, _| {
+        Ok(ToolOutput { summary: "done".to_owned(), content: Some(content.clone()), ..ToolOutput::default() })
+    })
+}
+
 /// A tool that succeeds and declares these files.
 pub fn declares(name: &str, paths: Vec<PathBuf>) -> Arc<dyn Tool> {
     by(name, ToolKind::Other, move |_, _| {

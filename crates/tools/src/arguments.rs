@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::tool::ToolError;
 
+/// How other agents call the path of a file.
+pub(crate) const PATH: [&str; 5] = ["file_path", "filename", "file", "target_file", "absolute_path"];
+
 /// Fields by which models explain a call to a person. They change nothing and are passed over in silence.
 const REMARKS: [&str; 4] = ["description", "explanation", "reason", "thought"];
 
@@ -54,14 +57,16 @@ impl Arguments {
         Ok(Arguments { fields, problems: Vec::new(), read_as: Vec::new() })
     }
 
-    /// Takes a field by its name, or by another name for it, which the result then tells.
+    /// Takes a field by its name, or by another name for it, which the result then tells. Letter case and underscores
+    /// make no difference.
     pub fn take(&mut self, name: &str, others: &[&str]) -> Option<Value> {
         if let Some(value) = self.fields.remove(name) {
             return Some(value);
         }
-        let other = others.iter().find(|other| self.fields.contains_key(**other))?;
-        self.read_as.push(format!("`{other}` as `{name}`"));
-        self.fields.remove(*other)
+        let wanted: Vec<String> = std::iter::once(&name).chain(others).map(|name| folded(name)).collect();
+        let came = self.fields.keys().find(|came| wanted.contains(&folded(came)))?.clone();
+        self.read_as.push(format!("`{came}` as `{name}`"));
+        self.fields.remove(&came)
     }
 
     /// Takes a text that must be there. What is missing or of another kind becomes a problem, and the text is empty.
@@ -148,6 +153,11 @@ impl Arguments {
             exit_code: None,
         })
     }
+}
+
+/// A field's name without what spellings differ in: `filePath` and `file_path` are one.
+fn folded(name: &str) -> String {
+    name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }
 
 /// Some gateways encode the object twice.

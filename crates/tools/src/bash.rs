@@ -1,8 +1,10 @@
-//! The `bash` tool: one command in the workspace, to its end.
+//! The `bash` tool: one command in the workspace, to its end, or as a background job.
 //!
 //! The call returns when the shell ends, not when the last holder of its output does; what the command left running is
 //! ended then. Nobody is there to be asked: no terminal, no input, no pager, no editor. Output is kept at both ends and
-//! shown without what would steer a terminal.
+//! shown without what would steer a terminal; the whole of a long one is in the session's spill.
+
+mod asked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +12,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
-use crate::arguments::Arguments;
-use crate::supervisor::{Cut, Exit, Finished, Run, Supervisor};
-use crate::text::HeadTail;
+use crate::jobs::Waited;
+use crate::output::{Capture, Captured};
+use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Supervisor};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
+use asked::{Asked, What, decode};
 
-const SHAPE: &str = r#"{"command": "cargo test", "timeout_ms": milliseconds}"#;
-const DEFAULT_TIMEOUT_MS: u64 = 120_000;
-const LONGEST_TIMEOUT_MS: u64 = 600_000;
-
-/// The longest command, in bytes: more than this does not fit into one argument of a program.
-const LONGEST_COMMAND: usize = 128 * 1024 - 1;
-
-/// The most bytes of either end of an output that are held in memory.
-const HELD: usize = 64 << 10;
+/// How long the end of a job that was told to end is waited for.
+const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs commands.
 #[derive(Debug)]
@@ -35,6 +31,44 @@ impl Bash {
     /// A tool that runs its commands under this supervisor.
     pub fn new(supervisor: Arc<Supervisor>) -> Self {
         Bash { supervisor }
+    }
+
+    async fn run_command(
+        &self,
+        command: &str,
+        asked: &Asked,
+        context: &CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let run = in_workspace(command, context)?;
+        let mut capture = Capture::new(context.spill.clone());
+        let timeout = Duration::from_millis(asked.timeout_ms);
+        let intent = |process| (context.intent)(process);
+        let finished = self.supervisor.run(run, timeout, intent, |bytes| capture.push(bytes)).await;
+        let captured = ended(capture, context.max_result_bytes).await;
+        match finished {
+            Ok(finished) => told(asked, finished, captured),
+            Err(error @ RunError::Lost(_)) => Err(ToolError {
+                content: content(&captured, Vec::new()),
+                ..ToolError::from(error.to_string())
+            }),
+            Err(error) => Err(ToolError::from(error.to_string())),
+        }
+    }
+
+    async fn start_job(&self, command: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let run = in_workspace(command, context)?;
+        let intent = |process| (context.intent)(process);
+        let started = context.jobs.start(&self.supervisor, run, intent).await;
+        let started = started.map_err(|error| ToolError::from(error.to_string()))?;
+        let content = format!(
+            "Its output goes to {}, which you can read. You will be told when it ends.",
+            started.path.display()
+        );
+        Ok(ToolOutput {
+            summary: format!("{} started (process {})", started.name, started.pid),
+            content: Some(content),
+            ..ToolOutput::default()
+        })
     }
 }
 
@@ -54,99 +88,85 @@ impl Tool for Bash {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let asked = decode(arguments)?;
-            if !context.workspace.is_dir() {
-                let gone = format!(
-                    "the workspace {} is gone, so nothing can run in it",
-                    context.workspace.display()
-                );
-                return Err(ToolError::from(gone));
-            }
-            let mut output = HeadTail::new(HELD);
-            let run = Run {
-                command: &asked.command,
-                cwd: &context.workspace,
-                timeout: Duration::from_millis(asked.timeout_ms),
-                cancel: &context.cancel,
+            let time = Duration::from_millis(asked.timeout_ms);
+            let done = match &asked.what {
+                // Its notes stand between its output and what else is said of it.
+                What::Run(command) => return self.run_command(command, &asked, context).await,
+                What::Start(command) => self.start_job(command, context).await,
+                What::List => {
+                    let (summary, content) = context.jobs.list();
+                    Ok(ToolOutput { summary, content, ..ToolOutput::default() })
+                }
+                What::Wait(number) => wait(*number, time, context).await,
+                What::Stop(number) => stop(*number, context).await,
             };
-            let intent = |process| (context.intent)(process);
-            let finished = self.supervisor.run(run, intent, |bytes| output.push(bytes)).await;
-            let finished = finished.map_err(|error| ToolError::from(error.to_string()))?;
-            told(&asked, finished, output, context.max_result_bytes)
+            done.map(|output| ToolOutput { content: with_notes(output.content, &asked.notes), ..output })
         })
     }
 }
 
-struct Asked {
-    command: String,
-    timeout_ms: u64,
-    notes: Vec<String>,
+fn in_workspace<'a>(command: &'a str, context: &'a CallContext) -> Result<Run<'a>, ToolError> {
+    if !context.workspace.is_dir() {
+        let gone = format!("the workspace {} is gone, so nothing can run in it", context.workspace.display());
+        return Err(ToolError::from(gone));
+    }
+    Ok(Run { command, cwd: &context.workspace, cancel: &context.cancel })
 }
 
-fn decode(arguments: &str) -> Result<Asked, ToolError> {
-    let mut arguments = Arguments::parse(arguments)?;
-    let command = arguments.text("command", &["cmd", "script"]);
-    let timeout = arguments.optional_number("timeout_ms", &[], 1);
-    let background = arguments.flag("background", &["run_in_background"]);
-    let note = arguments.finish(SHAPE)?;
-    if command.trim().is_empty() {
-        return Err(ToolError::from("`command` is empty".to_owned()));
+async fn wait(number: u32, time: Duration, context: &CallContext) -> Result<ToolOutput, ToolError> {
+    let waited = context.jobs.wait(number, time, &context.cancel).await;
+    match waited.map_err(|error| ToolError::from(error.to_string()))? {
+        Waited::Ended(how) => Ok(ToolOutput::from(format!("job-{number} {how}"))),
+        Waited::Running => {
+            Ok(ToolOutput::from(format!("job-{number} is still running after {} ms", time.as_millis())))
+        }
+        Waited::Cancelled => {
+            Err(ToolError::from(format!("cancelled while it waited; job-{number} goes on by itself")))
+        }
     }
-    if command.contains('\0') {
-        return Err(ToolError::from("`command` holds a NUL character, which no shell takes".to_owned()));
-    }
-    if command.len() > LONGEST_COMMAND {
-        return Err(ToolError::from(format!(
-            "`command` has {} bytes, and the longest that can be run has {LONGEST_COMMAND}; write it to a file and run \
-             that",
-            command.len()
-        )));
-    }
-    if background {
-        return Err(ToolError::from(
-            "background jobs are not offered; run the command in the foreground, within its timeout"
-                .to_owned(),
-        ));
-    }
-    let mut notes: Vec<String> = note.into_iter().collect();
-    let timeout_ms = timeout.unwrap_or(DEFAULT_TIMEOUT_MS);
-    if timeout_ms > LONGEST_TIMEOUT_MS {
-        notes.push(format!(
-            "timeout_ms was cut from {timeout_ms} to {LONGEST_TIMEOUT_MS}, the longest allowed"
-        ));
-    }
-    Ok(Asked { command, timeout_ms: timeout_ms.min(LONGEST_TIMEOUT_MS), notes })
 }
 
-fn processes(number: u32) -> String {
-    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
+async fn stop(number: u32, context: &CallContext) -> Result<ToolOutput, ToolError> {
+    let no_such = |error: crate::jobs::NoSuchJob| ToolError::from(error.to_string());
+    context.jobs.stop(number).map_err(no_such)?;
+    match context.jobs.wait(number, STOPPING, &context.cancel).await.map_err(no_such)? {
+        Waited::Ended(how) => Ok(ToolOutput::from(format!("job-{number} {how}"))),
+        Waited::Running => {
+            Err(ToolError::from(format!("job-{number} was told to end and has not ended yet")))
+        }
+        Waited::Cancelled => Err(ToolError::from(format!("cancelled; job-{number} was told to end"))),
+    }
+}
+
+/// Ends the capturing of an output, where what that takes holds up nobody.
+async fn ended(capture: Capture, max: usize) -> Captured {
+    if !capture.is_long() {
+        return capture.end(max);
+    }
+    match tokio::task::spawn_blocking(move || capture.end(max)).await {
+        Ok(captured) => captured,
+        Err(error) => Captured { text: format!("[the output is lost: {error}]"), is_damaged: false },
+    }
 }
 
 /// What the model reads of a command that ended.
-fn told(asked: &Asked, finished: Finished, output: HeadTail, max: usize) -> Result<ToolOutput, ToolError> {
-    let (text, is_damaged) = output.render(max);
+fn told(asked: &Asked, finished: Finished, captured: Captured) -> Result<ToolOutput, ToolError> {
     let mut notes = asked.notes.clone();
-    if is_damaged {
-        notes.push("some bytes of the output are not UTF-8 and are shown as U+FFFD".to_owned());
-    }
-    let ended = finished.left.saturating_sub(finished.stuck);
-    if ended > 0 {
-        notes.push(format!("{} that the command left running ended with it", processes(ended)));
+    let left = finished.left.saturating_sub(finished.stuck);
+    if left > 0 {
+        let processes = processes(left);
+        notes.push(format!(
+            "{processes} that the command left running ended with it; `background: true` keeps a command running"
+        ));
     }
     if finished.stuck > 0 {
         notes.push(format!("{} that the command left running could not be ended", processes(finished.stuck)));
     }
-    let mut parts: Vec<String> =
-        Some(text.trim_end().to_owned()).filter(|text| !text.is_empty()).into_iter().collect();
-    parts.extend(notes.iter().map(|note| format!("[{note}]")));
-    let content = Some(parts.join("\n")).filter(|content| !content.is_empty());
+    let content = content(&captured, notes);
     let (summary, exit_code) = match (finished.cut, finished.exit) {
-        (Some(Cut::Timeout), _) => (
-            format!(
-                "timed out after {} ms and was ended; raise timeout_ms if it needs longer",
-                asked.timeout_ms
-            ),
-            None,
-        ),
+        (Some(Cut::Timeout), _) => {
+            (format!("timed out after {} ms and was ended; {}", asked.timeout_ms, advice(asked)), None)
+        }
         (Some(Cut::Cancelled), _) => ("cancelled, and ended; it may have run in part".to_owned(), None),
         (None, Exit::Signal(signal)) => (format!("killed by signal {signal}"), Some(128 + signal)),
         (None, Exit::Code(0)) => {
@@ -161,4 +181,31 @@ fn told(asked: &Asked, finished: Finished, output: HeadTail, max: usize) -> Resu
         (None, Exit::Code(code)) => (format!("exit code {code}"), Some(code)),
     };
     Err(ToolError { summary, content, exit_code })
+}
+
+/// What to do about a time that was too short.
+fn advice(asked: &Asked) -> &'static str {
+    match asked.timeout_ms {
+        ..1_000 => "timeout_ms is in milliseconds; raise it",
+        asked::LONGEST_TIMEOUT_MS.. => "for longer ones there is `background: true`",
+        _ => "raise timeout_ms if it needs longer",
+    }
+}
+
+fn processes(number: u32) -> String {
+    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
+}
+
+fn content(captured: &Captured, mut notes: Vec<String>) -> Option<String> {
+    if captured.is_damaged {
+        notes.insert(0, "some bytes of the output are not UTF-8 and are shown as U+FFFD".to_owned());
+    }
+    let text = captured.text.trim_end();
+    with_notes((!text.is_empty()).then(|| text.to_owned()), &notes)
+}
+
+fn with_notes(text: Option<String>, notes: &[String]) -> Option<String> {
+    let mut parts: Vec<String> = text.into_iter().collect();
+    parts.extend(notes.iter().map(|note| format!("[{note}]")));
+    (!parts.is_empty()).then(|| parts.join("\n"))
 }

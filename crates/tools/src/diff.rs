@@ -29,5 +29,7 @@ pub(crate) fn lines(old: &[u8], new: &[u8]) -> Option<LineDiff> {
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
     let text = diff.unified_diff().context_radius(2).missing_newline_hint(false).to_string();
+    // Lines end here as `read` shows them.
+    let text = text.replace("\r\n", "\n");
     Some(LineDiff { added, removed, text: head_and_tail(text.trim_end(), SHOWN_BYTES) })
 }

@@ -5,37 +5,26 @@
 
 mod matching;
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
-use mainstay_session::message::{ContentHash, FilePath, ReferencedFile, ToolSpec};
+use mainstay_session::message::ToolSpec;
 use serde_json::Value;
 
 use self::matching::{Replacement, nearest};
-use crate::arguments::{Arguments, described};
+use crate::arguments::{Arguments, PATH, described};
 use crate::diff;
 use crate::encoding::Encoding;
-use crate::files::{FileMemory, Snapshot, alone, check_seen, replace};
+use crate::files::{Snapshot, alone, change, check_seen, touched};
 use crate::place::{Place, Purpose};
 use crate::text::count;
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 
 const SHAPE: &str = r#"{"path": "src/main.rs", "edits": [{"old": "text in the file", "new": "text to put there", "replace_all": false}]}"#;
-const OLD: [&str; 4] = ["old_string", "old_text", "oldText", "old_str"];
-const NEW: [&str; 4] = ["new_string", "new_text", "newText", "new_str"];
+const OLD: [&str; 3] = ["old_string", "old_text", "old_str"];
+const NEW: [&str; 3] = ["new_string", "new_text", "new_str"];
 
 /// Replaces text in a file.
-#[derive(Debug)]
-pub struct Edit {
-    memory: Arc<FileMemory>,
-}
-
-impl Edit {
-    /// Makes the tool. The tools of one session share one memory.
-    pub fn new(memory: Arc<FileMemory>) -> Self {
-        Edit { memory }
-    }
-}
+#[derive(Debug, Default)]
+pub struct Edit;
 
 impl Tool for Edit {
     fn spec(&self) -> ToolSpec {
@@ -53,10 +42,9 @@ impl Tool for Edit {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (path, edits, note) = decode(arguments)?;
-            let memory = self.memory.clone();
             crate::blocking(context, move |context| {
                 let place = Place::of_existing(&context, &path, Purpose::Change)?;
-                alone(&place, || edit(&context, &memory, &place, &edits, note))
+                alone(&place, || edit(&context, &place, &edits, note))
             })
             .await
         })
@@ -65,7 +53,7 @@ impl Tool for Edit {
 
 fn decode(arguments: &str) -> Result<(String, Vec<Replacement>, Option<String>), ToolError> {
     let mut arguments = Arguments::parse(arguments)?;
-    let path = arguments.text("path", &["file_path", "filename", "file", "target_file"]);
+    let path = arguments.text("path", &PATH);
     let mut edits = Vec::new();
     match arguments.take("edits", &[]).map(list) {
         Some(Ok(items)) if items.is_empty() => {
@@ -81,7 +69,7 @@ fn decode(arguments: &str) -> Result<(String, Vec<Replacement>, Option<String>),
         }
         None => {
             let (old, new) = (arguments.text("old", &OLD), arguments.text("new", &NEW));
-            let replace_all = arguments.flag("replace_all", &["replaceAll"]);
+            let replace_all = arguments.flag("replace_all", &[]);
             arguments.read_as("a single edit as `edits`");
             edits.push(Replacement { old, new, replace_all });
         }
@@ -108,7 +96,7 @@ fn replacement(arguments: &mut Arguments, index: usize, item: Value) -> Option<R
         let replacement = Replacement {
             old: fields.text("old", &OLD),
             new: fields.text("new", &NEW),
-            replace_all: fields.flag("replace_all", &["replaceAll"]),
+            replace_all: fields.flag("replace_all", &[]),
         };
         fields.finish("{old, new, replace_all}").map(|note| (replacement, note))
     });
@@ -130,7 +118,6 @@ fn replacement(arguments: &mut Arguments, index: usize, item: Value) -> Option<R
 
 fn edit(
     context: &CallContext,
-    memory: &FileMemory,
     place: &Place,
     edits: &[Replacement],
     note: Option<String>,
@@ -144,7 +131,7 @@ fn edit(
         return Err(ToolError::from(format!("{shown} is a binary file; it was not changed")));
     }
     let before = encoding.decode(&old.bytes);
-    check_seen(context, memory, place, &old, || {
+    check_seen(context, place, &old, || {
         let region = edits.first().map(|edit| nearest(&before, &edit.old));
         format!("As it is now: {}", region.unwrap_or_default())
     })?;
@@ -154,21 +141,18 @@ fn edit(
     if bytes == old.bytes {
         return Err(ToolError::from(format!("{shown}: the edits match but together change nothing")));
     }
-    replace(place, Some(&old), &bytes)?;
-    let hash = ContentHash::of(&bytes);
-    memory.changed(&place.path, Some(old.hash.clone()), hash.clone());
-    let change = diff::lines(&before, &after);
-    let lines = change.as_ref().map(|c| format!(" (+{} -{} lines)", c.added, c.removed));
+    let change = change(context, place, Some(&old), &bytes)?;
+    let diff = diff::lines(&before, &after);
+    let lines = diff.as_ref().map(|diff| format!(" (+{} -{} lines)", diff.added, diff.removed));
+    let replaced = count(replaced, "replacement");
+    notes.insert(0, format!("Edited {shown}: {replaced}{}", lines.unwrap_or_default()));
     notes.extend([place.note.clone(), note].into_iter().flatten());
-    notes.insert(
-        0,
-        format!("Edited {shown}: {}{}", count(replaced, "replacement"), lines.unwrap_or_default()),
-    );
+    let hash = Some(change.after.clone());
     Ok(ToolOutput {
         summary: notes.join(" "),
-        content: change.map(|change| change.text),
-        referenced_files: vec![ReferencedFile { path: FilePath(place.path.clone()), hash: Some(hash) }],
-        ..ToolOutput::default()
+        content: diff.map(|diff| diff.text),
+        changes: vec![change],
+        ..touched(place, hash)
     })
 }
 

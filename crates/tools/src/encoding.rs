@@ -66,7 +66,10 @@ impl Encoding {
 fn from_utf16(bytes: &[u8], big_endian: bool) -> Option<String> {
     let (pairs, []) = bytes[2..].as_chunks::<2>() else { return None };
     let from_bytes = if big_endian { u16::from_be_bytes } else { u16::from_le_bytes };
-    char::decode_utf16(pairs.iter().map(|pair| from_bytes(*pair))).collect::<Result<_, _>>().ok()
+    let text: String =
+        char::decode_utf16(pairs.iter().map(|pair| from_bytes(*pair))).collect::<Result<_, _>>().ok()?;
+    // A zero character is no text; UTF-32 begins like UTF-16 and is full of them.
+    (!text.contains('\0')).then_some(text)
 }
 
 #[cfg(test)]
@@ -90,6 +93,8 @@ mod tests {
             assert_eq!(Encoding::of(bytes), encoding, "{bytes:?}");
             assert_eq!(encoding.encode(&encoding.decode(bytes)), bytes);
         }
-        assert_eq!(Encoding::of(b"\xFF\xFEh\0i"), Encoding::Binary);
+        for bytes in [&b"\xFF\xFEh\0i"[..], b"\xFF\xFE\0\0h\0\0\0", b"\0\0\xFE\xFF\0\0\0h"] {
+            assert_eq!(Encoding::of(bytes), Encoding::Binary, "{bytes:?}");
+        }
     }
 }

@@ -1,24 +1,29 @@
-//! Files whole: read with their hash, and replaced so that a reader sees the old bytes or the new ones.
+//! Files whole: read with their hash, and changed so that a reader sees the old bytes or the new ones.
 //!
-//! A replacement is written beside the file without a name, synced, linked and renamed over it, and keeps owner and
-//! mode. Where that would lose something, or is not possible, the bytes are written in place: a file with several hard
-//! links (all names keep seeing one file), one whose owner could not be kept, a directory in which no file can be made.
-//! Links were followed before, so a link stays and its target changes. Extended attributes are not carried over.
+//! What a file held is kept in the session's spill before it changes. A replacement is written beside the file without
+//! a name, synced, linked and renamed over it, and keeps owner and mode; a new file is linked where nothing lies. Where a
+//! replacement would lose something, or is not possible, the bytes are written in place: a file with several hard links
+//! (all names keep seeing one file), one whose owner could not be kept, a directory in which no file can be made. Links
+//! were followed before, so a link stays and its target changes. Extended attributes are carried over, access lists among
+//! them, but for those of the security modules, which set their own.
+//!
+//! Nothing here is remembered from one call to the next but locks that are held.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use mainstay_session::message::ContentHash;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use mainstay_session::message::{ContentHash, FileChange, FilePath, ReferencedFile};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 
 use crate::place::Place;
 use crate::text::count;
-use crate::tool::{CallContext, ToolError};
+use crate::tool::{CallContext, ToolError, ToolOutput};
 
 /// The largest file that is hashed, edited or overwritten.
 pub(crate) const WHOLE_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -30,7 +35,12 @@ pub(crate) struct Snapshot {
     /// Their hash.
     pub(crate) hash: ContentHash,
     stat: Stat,
+    /// None if they cannot be read, and so cannot be given to another file.
+    attributes: Option<Vec<Attribute>>,
 }
+
+/// An extended attribute: its name and its value.
+type Attribute = (CString, Vec<u8>);
 
 impl Snapshot {
     /// Reads a file; none if nothing lies there.
@@ -46,17 +56,37 @@ impl Snapshot {
         };
         let failed = |error: io::Error| ToolError::from(format!("cannot read {}: {error}", place.shown));
         let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
-        if u64::try_from(stat.st_size).unwrap_or(0) > WHOLE_FILE_BYTES {
+        let mut bytes = Vec::new();
+        if u64::try_from(stat.st_size).unwrap_or(0) <= WHOLE_FILE_BYTES {
+            (&mut file).take(WHOLE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        }
+        if u64::try_from(stat.st_size).unwrap_or(0).max(bytes.len() as u64) > WHOLE_FILE_BYTES {
             return Err(ToolError::from(format!(
-                "{} is larger than {} MB; change it with a command",
+                "{} is larger than {} MB; nothing was done, change it with a command",
                 place.shown,
                 WHOLE_FILE_BYTES >> 20
             )));
         }
-        let mut bytes = Vec::new();
-        (&mut file).take(WHOLE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(Some(Snapshot { hash: ContentHash::of(&bytes), bytes, stat }))
+        let attributes = attributes(&file).ok();
+        Ok(Some(Snapshot { hash: ContentHash::of(&bytes), bytes, stat, attributes }))
     }
+}
+
+/// The extended attributes that a replacement must have too; none where the file system has none.
+fn attributes(file: &File) -> rustix::io::Result<Vec<Attribute>> {
+    let mut names = Vec::with_capacity(64 * 1024);
+    match rustix::fs::flistxattr(file, spare_capacity(&mut names)) {
+        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let mut attributes = Vec::new();
+    for name in names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"security.")) {
+        let name = CString::from_vec_with_nul(name.to_vec()).map_err(|_| rustix::io::Errno::INVAL)?;
+        let mut value = Vec::with_capacity(64 * 1024);
+        rustix::fs::fgetxattr(file, &name, spare_capacity(&mut value))?;
+        attributes.push((name, value));
+    }
+    Ok(attributes)
 }
 
 /// Why a file could not be opened for reading.
@@ -117,18 +147,81 @@ fn regular(stat: &Stat) -> Result<(), OpenError> {
     }
 }
 
+/// Changes a file to these bytes, or makes it, with its directories, where nothing was.
+///
+/// # Errors
+///
+/// Its owner may not write it, what it holds cannot be kept, it is no longer what `old` says, or the system refuses.
+/// The file is then as it was.
+pub(crate) fn change(
+    context: &CallContext,
+    place: &Place,
+    old: Option<&Snapshot>,
+    bytes: &[u8],
+) -> Result<FileChange, ToolError> {
+    let before = old.map(|old| keep(context, place, old)).transpose()?;
+    replace(place, old, bytes)?;
+    Ok(FileChange { path: FilePath(place.path.clone()), before, after: ContentHash::of(bytes) })
+}
+
+/// Keeps what a file holds, so that the change to come can be taken back.
+fn keep(context: &CallContext, place: &Place, old: &Snapshot) -> Result<ContentHash, ToolError> {
+    context.spill.store(&old.bytes).map_err(|error| {
+        let shown = &place.shown;
+        ToolError::from(format!(
+            "{shown} was not changed, because what it holds could not be kept for an undo: {error}"
+        ))
+    })
+}
+
 /// Puts new bytes where `old` was, or makes a new file, with its directories, where nothing was.
+///
+/// # Errors
+///
+/// As [`change`].
 pub(crate) fn replace(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> Result<(), ToolError> {
-    let failed = |error: io::Error| ToolError::from(format!("cannot write {}: {error}", place.shown));
-    let (directory, name) = place.parent(old.is_none()).map_err(failed)?;
-    if old.is_some_and(|old| old.stat.st_nlink > 1) {
-        return in_place(&directory, &name, bytes).map_err(failed);
+    if let Some(old) = old {
+        check_writable(place, old)?;
     }
-    match beside(&directory, old, bytes) {
-        Ok(fresh) => fresh.rename_to(&directory, &name).map_err(failed),
-        Err(error) if old.is_none() || out_of_space(&error) => Err(failed(error)),
-        Err(_) => in_place(&directory, &name, bytes).map_err(failed),
+    put(place, old, bytes).map_err(|error| ToolError::from(format!("cannot write {}: {error}", place.shown)))
+}
+
+/// A rename would replace a read-only file without a word, so it is asked here.
+fn check_writable(place: &Place, old: &Snapshot) -> Result<(), ToolError> {
+    if old.stat.st_mode & 0o200 != 0 {
+        return Ok(());
     }
+    let mode = old.stat.st_mode & 0o7777;
+    Err(ToolError {
+        summary: format!("{} is read-only (mode {mode:04o}); nothing was done", place.shown),
+        content: Some("If it really is to change, make it writable first, with chmod u+w.".to_owned()),
+        exit_code: None,
+    })
+}
+
+fn put(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> io::Result<()> {
+    let (directory, name) = place.parent(old.is_none())?;
+    let Some(old) = old else { return beside(&directory, None, bytes)?.link_as(&directory, &name) };
+    // Looked at again as late as can be, so that what another program wrote since is not lost.
+    let now = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if !is_same(&now, &old.stat) {
+        return Err(io::Error::other("another program changed it at this moment; read it again"));
+    }
+    if old.stat.st_nlink > 1 || old.attributes.is_none() {
+        return in_place(&directory, &name, old, bytes);
+    }
+    match beside(&directory, Some(old), bytes) {
+        Ok(fresh) => fresh.rename_to(&directory, &name),
+        Err(error) if out_of_space(&error) => Err(error),
+        Err(_) => in_place(&directory, &name, old, bytes),
+    }
+}
+
+fn is_same(now: &Stat, old: &Stat) -> bool {
+    let key = |stat: &Stat| {
+        (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_nlink)
+    };
+    key(now) == key(old)
 }
 
 fn out_of_space(error: &io::Error) -> bool {
@@ -143,12 +236,11 @@ struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
+    /// Takes the place of what has this name.
     fn rename_to(mut self, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
         if let Err(file) = &self.named {
             let temporary = temporary_name();
-            // The only way to give a name to a file without one that needs no privilege, see open(2), O_TMPFILE.
-            let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-            rustix::fs::linkat(rustix::fs::CWD, &unnamed, directory, &temporary, AtFlags::SYMLINK_FOLLOW)?;
+            link_unnamed(file, directory, OsStr::new(&temporary))?;
             self.named = Ok(temporary);
         }
         if let Ok(temporary) = &self.named {
@@ -156,6 +248,25 @@ impl Fresh<'_> {
         }
         Ok(())
     }
+
+    /// Gets this name, unless something has it already.
+    fn link_as(self, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        let temporary = match &self.named {
+            Err(file) => return link_unnamed(file, directory, name),
+            Ok(temporary) => temporary,
+        };
+        match rustix::fs::renameat_with(directory, temporary, directory, name, RenameFlags::NOREPLACE) {
+            // A file system that cannot rename so.
+            Err(rustix::io::Errno::INVAL) => Ok(rustix::fs::renameat(directory, temporary, directory, name)?),
+            result => Ok(result?),
+        }
+    }
+}
+
+/// Gives a name to a file without one: the only way that needs no privilege, see open(2), `O_TMPFILE`.
+fn link_unnamed(file: &OwnedFd, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(rustix::fs::CWD, &unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 impl Drop for Fresh<'_> {
@@ -175,6 +286,9 @@ fn beside<'a>(directory: &'a OwnedFd, old: Option<&Snapshot>, bytes: &[u8]) -> i
     let mut file = File::from(file);
     if let Some(old) = old {
         keep_owner_and_mode(&file, &old.stat)?;
+        for (name, value) in old.attributes.iter().flatten() {
+            rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())?;
+        }
     }
     file.write_all(bytes)?;
     rustix::fs::fdatasync(&file)?;
@@ -213,12 +327,23 @@ fn keep_owner_and_mode(file: &File, old: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-fn in_place(directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+/// Writes over a file's bytes. If that fails on the way, what it held is written back.
+fn in_place(directory: &OwnedFd, name: &OsStr, old: &Snapshot, bytes: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
-    file.write_all(bytes)?;
-    file.set_len(bytes.len() as u64)?;
-    file.sync_data()
+    let mut put = |bytes: &[u8]| {
+        file.rewind()?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
+        file.sync_data()
+    };
+    put(bytes).map_err(|error| match put(&old.bytes) {
+        Ok(()) => error,
+        Err(_) => {
+            let kept = old.hash.as_str();
+            io::Error::other(format!("{error}; it may be damaged, what it held is kept as {kept}"))
+        }
+    })
 }
 
 /// Runs a change of a file alone: within this process no other change of the same file runs at the same time.
@@ -249,76 +374,32 @@ fn lock_of(key: Key) -> Arc<Mutex<()>> {
     locks.entry(key).or_default().clone()
 }
 
-/// What this session's tools did to files: which bytes they turned into which, and what they refused.
-///
-/// Two changes in one answer may both start from what the model read before. The second is not stale: what changed the
-/// file in between was the first.
-#[derive(Debug, Default)]
-pub struct FileMemory {
-    files: Mutex<HashMap<PathBuf, Remembered>>,
+/// What the result of a call on a file says beside its words: which file it was, and what it holds now.
+pub(crate) fn touched(place: &Place, hash: Option<ContentHash>) -> ToolOutput {
+    let file = ReferencedFile { path: FilePath(place.path.clone()), hash };
+    ToolOutput { referenced_files: vec![file], ..ToolOutput::default() }
 }
 
-#[derive(Debug, Default)]
-struct Remembered {
-    changes: Vec<(Option<ContentHash>, ContentHash)>,
-    refused: Option<ContentHash>,
-}
-
-impl FileMemory {
-    pub(crate) fn changed(&self, path: &Path, before: Option<ContentHash>, after: ContentHash) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let remembered = files.entry(path.to_owned()).or_default();
-        if remembered.changes.len() == 16 {
-            remembered.changes.remove(0);
-        }
-        remembered.changes.push((before, after));
-        remembered.refused = None;
-    }
-
-    /// Whether `now` came from `seen` by changes of these tools alone.
-    fn leads(&self, path: &Path, seen: Option<&ContentHash>, now: &ContentHash) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = files.get(path).map(|remembered| remembered.changes.as_slice()).unwrap_or_default();
-        let mut reached = seen;
-        for (before, after) in changes {
-            if before.as_ref() == reached {
-                reached = Some(after);
-            }
-        }
-        reached == Some(now)
-    }
-
-    /// Remembers a refusal; says whether it is the same as the one before.
-    fn refused_again(&self, path: &Path, now: &ContentHash) -> bool {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = &mut files.entry(path.to_owned()).or_default().refused;
-        refused.replace(now.clone()).as_ref() == Some(now)
-    }
-}
-
-/// Checks that the model knows what a file holds before it changes it. Only contents count, not times.
+/// Checks that the model knows what a file holds before it changes it. Only contents count, not times. Where nothing is
+/// held, nothing need be known.
 pub(crate) fn check_seen(
     context: &CallContext,
-    memory: &FileMemory,
     place: &Place,
     now: &Snapshot,
     region: impl FnOnce() -> String,
 ) -> Result<(), ToolError> {
-    let seen = (context.seen)(&place.path);
-    if seen.as_ref() == Some(&now.hash) || memory.leads(&place.path, seen.as_ref(), &now.hash) {
-        return Ok(());
-    }
     let shown = &place.shown;
-    let again = memory.refused_again(&place.path, &now.hash);
-    let summary = match (seen.is_some(), again) {
-        (false, false) => format!("{shown} has not been read yet; read it first, then change it"),
-        (false, true) => format!("refused again: call read on {shown} before any change of it"),
-        (true, false) => format!("{shown} has changed since it was last read; read it again, then change it"),
-        (true, true) => format!(
-            "refused again: {shown} still differs from what was read; repeating this call cannot help, call read on it now"
-        ),
+    let (summary, content) = match (context.seen)(&place.path) {
+        Some(seen) if seen == now.hash => return Ok(()),
+        None if now.bytes.is_empty() => return Ok(()),
+        Some(_) => {
+            (format!("{shown} has changed since it was last read; read it again, then change it"), region())
+        }
+        None => {
+            let size = count(now.bytes.len() as u64, "byte");
+            let summary = format!("{shown} has not been read yet; read it first, then change it");
+            (summary, format!("It exists and holds {size}."))
+        }
     };
-    let size = count(now.bytes.len() as u64, "byte");
-    let content = if seen.is_some() { region() } else { format!("It exists and holds {size}.") };
     Err(ToolError { summary, content: Some(content), exit_code: None })
 }

@@ -3,24 +3,32 @@
 //! A tool never changes the session's state: the plan in view and the hashes of what was read are handed in, and what
 //! it did comes back as a [`ToolOutput`]. It knows neither the model nor other tools.
 
+mod text;
+mod sys;
+mod supervisor;
+mod output;
+mod jobs;
+
 pub mod tool;
 
 pub mod arguments;
-mod text;
 
 mod diff;
 mod encoding;
+pub mod image;
 mod place;
 
 mod files;
 pub mod look;
 pub mod put_back;
 
-mod sys;
-mod supervisor;
+pub mod search;
+mod lookup;
 
 mod bash;
 mod edit;
+mod glob;
+mod grep;
 mod read;
 mod todo_write;
 mod write;
@@ -29,12 +37,14 @@ use std::sync::Arc;
 
 pub use bash::Bash;
 pub use edit::Edit;
-pub use files::FileMemory;
+pub use glob::Glob;
+pub use grep::Grep;
+pub use jobs::{JobEnd, Jobs, OnEnd};
 pub use read::Read;
-pub use supervisor::{Supervisor, supervise_if_asked};
+pub use supervisor::{StartedProcess, Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
 pub use todo_write::TodoWrite;
-pub use tool::{CallContext, Seen, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+pub use tool::{CallContext, RESULT_BYTES, Seen, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;
@@ -50,7 +60,6 @@ pub struct BuiltinOptions {
 
 /// All built-in tools of one session, in the order in which the model is told of them.
 pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
-    let memory = Arc::new(FileMemory::default());
     let hidden = options.hidden_variables.clone();
     let supervisor = match &options.supervisor {
         Some(program) => Supervisor::of_program(program.clone(), hidden),
@@ -58,8 +67,10 @@ pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
     };
     vec![
         Arc::new(Read),
-        Arc::new(Write::new(memory.clone())),
-        Arc::new(Edit::new(memory)),
+        Arc::new(Write),
+        Arc::new(Edit),
+        Arc::new(Glob),
+        Arc::new(Grep),
         Arc::new(Bash::new(Arc::new(supervisor))),
         Arc::new(TodoWrite),
     ]

@@ -1,9 +1,14 @@
-//! Where a path leads, and how to open it without being led elsewhere.
+//! Where a path leads, how to open it without being led elsewhere, and how names are written for the model.
 //!
 //! A path from the model is resolved once, links included, and must end inside the workspace (or, for reading, inside
 //! what the call may read besides). What is opened afterwards is reached from that directory's descriptor one
 //! component at a time, and none of them may be a link: one that was swapped in between makes the call fail. Nothing is
 //! created before the check.
+//!
+//! Names are bytes, texts are not. Where a name is shown, each byte that is not UTF-8 and each byte of a control character
+//! is `\xNN`, and so is the backslash of a name that holds such an escape itself: every name has one such form, and
+//! the form names exactly one file. [`shown_path`] writes it; a path that comes in is read both ways, component by
+//! component: as the form if a file of that name exists, else as it stands.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +19,6 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::text::{shown_name, shown_path};
 use crate::tool::{CallContext, ToolError};
 
 /// What a path is wanted for.
@@ -45,11 +49,14 @@ impl Place {
         if asked.is_empty() || asked.contains('\0') {
             return Err(ToolError::from("`path` is empty or holds a zero byte; name a file".to_owned()));
         }
-        Self::of_path(context, &context.workspace.join(asked), asked, purpose)
+        if purpose == Purpose::Change && asked.ends_with('/') {
+            return Err(ToolError::from(format!("{asked} names a directory; name a file")));
+        }
+        Self::of_resolved(context, resolve(&context.workspace, Some(asked)), asked, purpose)
     }
 
     /// Resolves a path for something that exists. A name that is missing stands for the only one in its directory that
-    /// looks the same (another Unicode form, an odd space, a byte written as `\xNN`), and the note says so.
+    /// looks the same (another Unicode form, an odd space), and the note says so.
     pub(crate) fn of_existing(
         context: &CallContext,
         asked: &str,
@@ -61,18 +68,22 @@ impl Place {
         }
         let looks_alike = place.look_alikes();
         if let [name] = looks_alike.as_slice() {
-            let path = place.path.with_file_name(name);
-            let mut found = Self::of_path(context, &path, asked, purpose)?;
-            found.note =
-                Some(format!("({asked} does not exist; this is {}, which looks the same.)", found.shown));
+            let path = resolve(&place.path.with_file_name(name), None);
+            let mut found = Self::of_resolved(context, path, asked, purpose)?;
+            let spelled = spelled_out(name.as_bytes());
+            found.note = Some(format!("({asked} does not exist; this is {spelled}, which looks the same.)"));
             return Ok(found);
         }
         Err(place.missing(context, &looks_alike))
     }
 
-    fn of_path(context: &CallContext, path: &Path, asked: &str, purpose: Purpose) -> Result<Self, ToolError> {
-        let path =
-            resolve(path).map_err(|error| ToolError::from(format!("cannot resolve {asked}: {error}")))?;
+    fn of_resolved(
+        context: &CallContext,
+        path: io::Result<PathBuf>,
+        asked: &str,
+        purpose: Purpose,
+    ) -> Result<Self, ToolError> {
+        let path = path.map_err(|error| ToolError::from(format!("cannot resolve {asked}: {error}")))?;
         let mut roots = vec![context.workspace.clone()];
         if purpose == Purpose::Read && !path.starts_with(&context.workspace) {
             roots.extend(context.readable.iter().filter_map(|dir| dir.canonicalize().ok()));
@@ -132,9 +143,13 @@ impl Place {
         Ok(rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn look_alikes(&self) -> Vec<OsString> {
-        let wanted = self.path.file_name().unwrap_or_default();
-        self.siblings().into_iter().filter(|name| looks_like(name, wanted)).collect()
+    /// The other names in the same directory that a person would take for this one.
+    pub(crate) fn look_alikes(&self) -> Vec<OsString> {
+        let Some(wanted) = self.path.file_name().and_then(OsStr::to_str) else { return Vec::new() };
+        let looks_like = |name: &OsString| {
+            name.to_str().is_some_and(|name| name != wanted && plain(name) == plain(wanted))
+        };
+        self.siblings().into_iter().filter(looks_like).collect()
     }
 
     fn siblings(&self) -> Vec<OsString> {
@@ -148,7 +163,7 @@ impl Place {
             let wanted = self.path.file_name().unwrap_or_default();
             nearest(&wanted.to_string_lossy(), &self.siblings())
         } else {
-            looks_alike.iter().map(|name| name.as_bytes().escape_ascii().to_string()).collect()
+            looks_alike.iter().map(|name| spelled_out(name.as_bytes())).collect()
         };
         let parent = self.path.parent().unwrap_or(&self.path);
         let content = if !parent.is_dir() {
@@ -188,18 +203,26 @@ fn outside(context: &CallContext, asked: &str, resolved: &Path) -> ToolError {
     }
 }
 
-/// Follows every link of an absolute path. What does not exist stays as it is written, links that dangle lead on to
-/// where they point.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+/// Follows every link of an absolute path and of what is asked for from there. What does not exist stays as it is
+/// written, links that dangle lead on to where they point.
+fn resolve(from: &Path, asked: Option<&str>) -> io::Result<PathBuf> {
+    let asked = asked.map(Path::new);
     let mut resolved = PathBuf::from("/");
-    let mut pending: Vec<OsString> = reversed(path);
+    let mut pending: Vec<(OsString, Spelling)> = Vec::new();
+    pending.extend(asked.into_iter().flat_map(|path| reversed(path, Spelling::Asked)));
+    if asked.is_none_or(Path::is_relative) {
+        pending.extend(reversed(from, Spelling::Exact));
+    }
     let mut links = 0;
-    while let Some(component) = pending.pop() {
+    while let Some((component, spelling)) = pending.pop() {
         if component == ".." {
             resolved.pop();
             continue;
         }
-        resolved.push(&component);
+        match spelling {
+            Spelling::Exact => resolved.push(component),
+            Spelling::Asked => resolved.push(meant(&resolved, component)),
+        }
         // Anything but a link, what is missing and what may not be looked at included, is no link to follow.
         let Ok(target) = std::fs::read_link(&resolved) else { continue };
         links += 1;
@@ -210,26 +233,104 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
         if target.is_absolute() {
             resolved = PathBuf::from("/");
         }
-        pending.extend(reversed(&target));
+        pending.extend(reversed(&target, Spelling::Exact));
     }
     Ok(resolved)
 }
 
-fn reversed(path: &Path) -> Vec<OsString> {
+/// How a component of a path is written.
+#[derive(Clone, Copy)]
+enum Spelling {
+    /// As the file system has it.
+    Exact,
+    /// As the model has it, so that it may be a shown form.
+    Asked,
+}
+
+fn reversed(path: &Path, spelling: Spelling) -> Vec<(OsString, Spelling)> {
     path.components()
         .rev()
         .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
-        .map(|component| component.as_os_str().to_owned())
+        .map(|component| (component.as_os_str().to_owned(), spelling))
         .collect()
 }
 
-/// Whether a person would take the one name for the other.
-fn looks_like(name: &OsStr, wanted: &OsStr) -> bool {
-    let wanted = wanted.to_string_lossy();
-    if shown_name(name.as_bytes()) == wanted {
-        return true;
+/// The name that a component of an asked path means in its directory.
+fn meant(directory: &Path, component: OsString) -> OsString {
+    let named = component.to_str().and_then(named_by);
+    // What the escapes spell out must be one name: they can neither climb nor descend.
+    let named = named.filter(|name| {
+        !matches!(name.as_slice(), b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+    });
+    match named.map(OsString::from_vec) {
+        Some(name) if directory.join(&name).symlink_metadata().is_ok() => name,
+        _ => component,
     }
-    name.to_str().is_some_and(|name| plain(name) == plain(&wanted))
+}
+
+/// A path as it is shown: from the workspace where it lies in it, in the form described above.
+pub(crate) fn shown_path(path: &Path, workspace: &Path) -> String {
+    let path = path.strip_prefix(workspace).ok().filter(|p| !p.as_os_str().is_empty()).unwrap_or(path);
+    shown_name(path.as_os_str().as_bytes())
+}
+
+/// The bytes of a name, or of a path, in the form described above.
+pub(crate) fn shown_name(bytes: &[u8]) -> String {
+    escaped(bytes, |c| !c.is_control())
+}
+
+/// The same form with every character outside of ASCII escaped, so that names that look the same can be told apart.
+fn spelled_out(bytes: &[u8]) -> String {
+    escaped(bytes, |c| c.is_ascii() && !c.is_control())
+}
+
+fn escaped(bytes: &[u8], is_plain: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    let escape = |shown: &mut String, bytes: &[u8]| {
+        bytes.iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02X}")));
+    };
+    let mut at = 0;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let spelling = &bytes[at..at + c.len_utf8()];
+            at += c.len_utf8();
+            if is_plain(c) && (c != '\\' || escape_at(&bytes[at - 1..]).is_none()) {
+                shown.push(c);
+            } else {
+                escape(&mut shown, spelling);
+            }
+        }
+        escape(&mut shown, chunk.invalid());
+        at += chunk.invalid().len();
+    }
+    shown
+}
+
+/// The bytes that a shown form stands for; none if it holds no escape and stands for itself.
+fn named_by(shown: &str) -> Option<Vec<u8>> {
+    let shown = shown.as_bytes();
+    let mut named = Vec::with_capacity(shown.len());
+    let mut at = 0;
+    while at < shown.len() {
+        match escape_at(&shown[at..]) {
+            Some(byte) => {
+                named.push(byte);
+                at += 4;
+            }
+            None => {
+                named.push(shown[at]);
+                at += 1;
+            }
+        }
+    }
+    (named.len() < shown.len()).then_some(named)
+}
+
+/// The byte that is written as `\xNN` at the start of a text.
+fn escape_at(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"\\x")?.get(..2)?;
+    let digit = |at: usize| char::from(digits[at]).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
 fn plain(name: &str) -> String {
@@ -247,4 +348,38 @@ fn nearest(wanted: &str, names: &[OsString]) -> Vec<String> {
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// E14
+    #[test]
+    fn names_are_shown_so_that_each_names_one_file() {
+        for (name, shown) in [
+            (&b"a\xffz\n.txt"[..], "a\\xFFz\\x0A.txt"),
+            (b"a\\xffz", "a\\x5Cxffz"),
+            (b"a\\xz \\", "a\\xz \\"),
+            ("日本\u{9b}é".as_bytes(), "日本\\xC2\\x9Bé"),
+        ] {
+            assert_eq!(shown_name(name), shown);
+        }
+        assert_eq!(shown_path(Path::new("/w/a/b"), Path::new("/w")), "a/b");
+        assert_eq!(shown_path(Path::new("/w"), Path::new("/w")), "/w");
+    }
+
+    proptest! {
+        /// E14: whatever the bytes of a name are, its form leads back to them.
+        #[test]
+        fn a_shown_name_leads_back(name in prop::collection::vec(prop_oneof![
+            any::<u8>(), Just(b'\\'), Just(b'x'), Just(b'5'), Just(b'C')
+        ], 0..12)) {
+            for shown in [shown_name(&name), spelled_out(&name)] {
+                prop_assert_eq!(named_by(&shown).unwrap_or(shown.into_bytes()), name.clone());
+            }
+        }
+    }
 }

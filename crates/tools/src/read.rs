@@ -1,27 +1,36 @@
-//! The `read` tool: a stretch of a text file, as it is.
+//! The `read` tool: a stretch of a text file, as it is, or an image.
 //!
 //! Lines come without numbers, so that what is quoted in an edit is what stands in the file. The file is streamed: only
-//! the stretch is held in memory, the rest is counted and hashed. Bytes that are not UTF-8 are shown as U+FFFD and told;
-//! nothing on disk depends on how they were shown.
+//! the stretch is held in memory, the rest is counted and hashed, up to a bound: files may be endless. Bytes that are
+//! not UTF-8 are shown as U+FFFD and told; nothing on disk depends on how they were shown. What a file is, is told by
+//! what it holds.
+
+mod lines;
 
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 
 use futures_util::future::BoxFuture;
-use mainstay_session::message::{ContentHash, FilePath, ReferencedFile, ToolSpec, to_hex};
+use mainstay_session::message::{ContentHash, Image, ToolSpec, to_hex};
 use sha2::{Digest, Sha256};
 
-use crate::arguments::Arguments;
-use crate::files::{OpenError, WHOLE_FILE_BYTES, open_regular};
-use crate::place::{Place, Purpose, entries};
-use crate::text::{content_budget, count, head, shown_name};
+use self::lines::{Found, LineScan, Stretch};
+use crate::arguments::{Arguments, PATH};
+use crate::encoding::Encoding;
+use crate::files::{OpenError, WHOLE_FILE_BYTES, open_regular, touched};
+use crate::image::{IMAGE_BYTES, ImageFault, ImageKind, inspect};
+use crate::place::{Place, Purpose, entries, shown_name};
+use crate::text::{content_budget, count};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 
 const SHAPE: &str = r#"{"path": "src/main.rs", "offset": first line from 1, "limit": lines, "column": first character from 1}"#;
 const LINES: u64 = 2_000;
 const LINE_CHARS: usize = 2_000;
 const LISTED: usize = 100;
+
+/// How far into a file a line is looked for.
+const SCANNED_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reads a stretch of a text file.
 #[derive(Debug, Default)]
@@ -48,20 +57,9 @@ impl Tool for Read {
     }
 }
 
-/// Which part of a file to show.
-#[derive(Clone, Copy)]
-struct Stretch {
-    first: u64,
-    lines: u64,
-    /// How many characters of the first line to pass over.
-    skip: usize,
-    line_chars: usize,
-    bytes: usize,
-}
-
 fn decode(arguments: &str) -> Result<(Stretch, String, Option<String>), ToolError> {
     let mut arguments = Arguments::parse(arguments)?;
-    let path = arguments.text("path", &["file_path", "filename", "file", "target_file"]);
+    let path = arguments.text("path", &PATH);
     let first = arguments.optional_number("offset", &["start_line", "line"], 0);
     let lines = arguments.optional_number("limit", &["num_lines", "max_lines"], 1);
     let column = arguments.optional_number("column", &[], 1);
@@ -91,8 +89,10 @@ fn read(
         Err(OpenError::Directory) => return Err(directory(&place)),
         Err(error) => return Err(error.for_model(&place)),
     };
-    let found = scan(context, file, &place, stretch)?;
-    report(&place, stretch, found, note)
+    let mut output = look(context, Opened::of(file, &place)?, stretch)?;
+    let notes = [place.note.clone(), note].into_iter().flatten();
+    output.summary = std::iter::once(output.summary).chain(notes).collect::<Vec<_>>().join(" ");
+    Ok(output)
 }
 
 fn directory(place: &Place) -> ToolError {
@@ -123,64 +123,156 @@ fn directory(place: &Place) -> ToolError {
     }
 }
 
-/// What was found in a file.
-#[derive(Default)]
-struct Found {
-    text: String,
-    /// The last line shown; 0 if none.
-    last: u64,
-    /// All lines of the file, where it was read to its end.
-    total: Option<u64>,
-    hash: Option<ContentHash>,
-    notes: Vec<String>,
+/// A file that is being read.
+struct Opened<'a> {
+    place: &'a Place,
+    file: File,
+    /// What its directory says of its size, which is 0 for files that are made as they are read.
+    size: u64,
+    /// The bytes read last, at first those of its beginning.
+    chunk: Vec<u8>,
+    filled: usize,
 }
 
-fn scan(context: &CallContext, mut file: File, place: &Place, stretch: Stretch) -> Result<Found, ToolError> {
-    let failed = |error: std::io::Error| ToolError::from(format!("cannot read {}: {error}", place.shown));
-    let size = file.metadata().map_err(failed)?.len();
-    let mut chunk = vec![0; 64 * 1024];
-    let mut filled = fill(&mut file, &mut chunk).map_err(failed)?;
-    if let Some(big_endian) = utf16_order(&chunk[..filled]) {
-        return utf16(file, &chunk[..filled], big_endian, stretch).map_err(failed);
+impl<'a> Opened<'a> {
+    fn of(file: File, place: &'a Place) -> Result<Self, ToolError> {
+        let mut opened = Opened { place, file, size: 0, chunk: vec![0; 64 * 1024], filled: 0 };
+        opened.size = opened.file.metadata().map_err(|error| opened.failed(&error))?.len();
+        opened.advance()?;
+        Ok(opened)
     }
-    if let Some(what) = binary_kind(&chunk[..filled]) {
-        return Err(ToolError::from(format!(
+
+    /// The bytes read last; none at the end.
+    fn piece(&self) -> &[u8] {
+        &self.chunk[..self.filled]
+    }
+
+    fn advance(&mut self) -> Result<(), ToolError> {
+        self.filled = fill(&mut self.file, &mut self.chunk).map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// All bytes from the beginning, if they are no more than `most`.
+    fn whole(&mut self, most: u64) -> Result<Option<Vec<u8>>, ToolError> {
+        let mut bytes = self.piece().to_vec();
+        let more = (most + 1).saturating_sub(bytes.len() as u64);
+        (&mut self.file).take(more).read_to_end(&mut bytes).map_err(|error| self.failed(&error))?;
+        Ok((bytes.len() as u64 <= most).then_some(bytes))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> ToolError {
+        ToolError::from(format!("cannot read {}: {error}", self.place.shown))
+    }
+
+    fn refused(&self, what: &str) -> ToolError {
+        ToolError::from(format!(
             "{} is {what} of {}, not text; it was not read",
-            place.shown,
-            count(size, "byte")
-        )));
+            self.place.shown,
+            count(self.size, "byte")
+        ))
+    }
+}
+
+/// Finds out what a file is, and shows it.
+fn look(context: &CallContext, mut opened: Opened<'_>, stretch: Stretch) -> Result<ToolOutput, ToolError> {
+    let start = opened.piece();
+    if let Some(kind) = ImageKind::of(start).filter(|_| is_binary(start)) {
+        return picture(context, opened, kind);
+    }
+    if start.starts_with(b"\xFF\xFE") || start.starts_with(b"\xFE\xFF") {
+        return utf16(opened, stretch);
+    }
+    if let Some(what) = binary_kind(start) {
+        return Err(opened.refused(what));
     }
     let mut lines = LineScan::new(stretch);
-    let mut digest = (size <= WHOLE_FILE_BYTES).then(Sha256::new);
+    let mut digest = (opened.size <= WHOLE_FILE_BYTES).then(Sha256::new);
     let mut read = 0;
-    let mut at_end = false;
-    loop {
-        if filled == 0 {
-            at_end = true;
-            break;
-        }
+    while !opened.piece().is_empty() && (digest.is_some() || !lines.is_satisfied()) {
         if context.cancel.is_cancelled() {
             return Err(ToolError::from("cancelled while reading".to_owned()));
         }
-        read += filled as u64;
-        if read > WHOLE_FILE_BYTES {
-            digest = None;
+        read += opened.piece().len() as u64;
+        if read > SCANNED_BYTES {
+            return Err(too_far(opened.place, stretch));
         }
+        digest = digest.filter(|_| read <= WHOLE_FILE_BYTES);
         if let Some(digest) = &mut digest {
-            digest.update(&chunk[..filled]);
+            digest.update(opened.piece());
         }
-        lines.push(&chunk[..filled]);
-        if lines.is_full() && digest.is_none() {
-            break;
-        }
-        filled = fill(&mut file, &mut chunk).map_err(failed)?;
+        lines.push(opened.piece());
+        opened.advance()?;
     }
-    let mut found = lines.finish(at_end);
-    found.hash = digest.filter(|_| at_end).map(|digest| ContentHash(to_hex(&digest.finalize())));
-    if found.hash.is_none() {
+    let mut found = lines.finish(opened.piece().is_empty());
+    if found.text.contains('\0') {
+        return Err(opened.refused("a binary file"));
+    }
+    let hash = digest.map(|digest| ContentHash(to_hex(&digest.finalize())));
+    if hash.is_none() {
         found.notes.push("too large for write and edit".to_owned());
     }
-    Ok(found)
+    report(opened.place, stretch, found, hash)
+}
+
+fn too_far(place: &Place, stretch: Stretch) -> ToolError {
+    ToolError::from(format!(
+        "line {} of {} is not within its first {} MB, further read does not look; use a command (tail, sed -n)",
+        stretch.first,
+        place.shown,
+        SCANNED_BYTES >> 20
+    ))
+}
+
+/// An image, whole and as a block of its own.
+fn picture(context: &CallContext, mut opened: Opened<'_>, kind: ImageKind) -> Result<ToolOutput, ToolError> {
+    let (shown, name) = (&opened.place.shown, kind.name());
+    if !context.takes_images {
+        return Err(ToolError::from(format!(
+            "{shown} is a {name} image, and this model is not said to take images (setting `images` of the model); it was not read"
+        )));
+    }
+    let refused = |fault: ImageFault| ToolError::from(format!("{shown} was not read: {fault}"));
+    let Some(bytes) = opened.whole(IMAGE_BYTES as u64)? else {
+        let bytes = usize::try_from(opened.size).unwrap_or(usize::MAX);
+        return Err(refused(ImageFault::TooManyBytes { bytes }));
+    };
+    let info = inspect(&bytes).map_err(refused)?;
+    let hash = context
+        .spill
+        .store(&bytes)
+        .map_err(|error| ToolError::from(format!("{shown} was not read: {error}")))?;
+    let bytes = bytes.len() as u64;
+    Ok(ToolOutput {
+        summary: format!(
+            "{shown}: {name} image, {}x{} pixels, {}",
+            info.width,
+            info.height,
+            count(bytes, "byte")
+        ),
+        images: vec![Image { media_type: kind.media_type().to_owned(), hash: hash.clone(), bytes }],
+        ..touched(opened.place, Some(hash))
+    })
+}
+
+/// A file with a byte order mark of UTF-16. It may still be something else.
+fn utf16(mut opened: Opened<'_>, stretch: Stretch) -> Result<ToolOutput, ToolError> {
+    let shown = &opened.place.shown;
+    let Some(bytes) = opened.whole(WHOLE_FILE_BYTES)? else {
+        return Err(ToolError::from(format!(
+            "{shown} is too large for UTF-16; convert it with a command (iconv)"
+        )));
+    };
+    let encoding = Encoding::of(&bytes);
+    if encoding == Encoding::Binary {
+        return Err(opened.refused("a binary file"));
+    }
+    let mut lines = LineScan::new(stretch);
+    lines.push(&encoding.decode(&bytes));
+    let mut found = lines.finish(true);
+    if matches!(encoding, Encoding::Utf16 { .. }) {
+        found.notes.push("UTF-16, kept by write and edit".to_owned());
+    }
+    report(opened.place, stretch, found, Some(ContentHash::of(&bytes)))
 }
 
 fn fill(file: &mut File, chunk: &mut [u8]) -> std::io::Result<usize> {
@@ -196,40 +288,10 @@ fn fill(file: &mut File, chunk: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-fn utf16_order(start: &[u8]) -> Option<bool> {
-    match start {
-        [0xFF, 0xFE, ..] => Some(false),
-        [0xFE, 0xFF, ..] => Some(true),
-        _ => None,
-    }
-}
-
-fn utf16(mut file: File, start: &[u8], big_endian: bool, stretch: Stretch) -> std::io::Result<Found> {
-    let mut bytes = start.to_vec();
-    file.by_ref().take(WHOLE_FILE_BYTES).read_to_end(&mut bytes)?;
-    let units = bytes[2..].chunks_exact(2).map(|pair| {
-        if big_endian {
-            u16::from_be_bytes([pair[0], pair[1]])
-        } else {
-            u16::from_le_bytes([pair[0], pair[1]])
-        }
-    });
-    let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
-    let mut lines = LineScan::new(stretch);
-    lines.push(text.as_bytes());
-    let mut found = lines.finish(true);
-    found.hash = (bytes.len() as u64 <= WHOLE_FILE_BYTES).then(|| ContentHash::of(&bytes));
-    found.notes.push("UTF-16, kept by write and edit".to_owned());
-    Ok(found)
-}
-
 /// What kind of binary file begins like this, if any does.
 fn binary_kind(start: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 12] = [
+    const KINDS: [(&[u8], &str); 9] = [
         (b"\x7fELF", "an ELF program or library"),
-        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-        (b"\xff\xd8\xff", "a JPEG image"),
-        (b"GIF8", "a GIF image"),
         (b"%PDF-", "a PDF document"),
         (b"PK\x03\x04", "a ZIP archive or office document"),
         (b"\x1f\x8b", "a gzip file"),
@@ -240,200 +302,24 @@ fn binary_kind(start: &[u8]) -> Option<&'static str> {
         (b"\0asm", "a WebAssembly module"),
     ];
     let known = KINDS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, what)| *what);
-    // The zero byte is what tells binary from text in every encoding without a byte order mark; a text that happens to
-    // begin like an archive has none.
-    let zero = start.contains(&0);
     match known {
-        Some(what) if zero || !start.is_ascii() => Some(what),
-        _ if zero => Some("a binary file"),
+        Some(what) if is_binary(start) => Some(what),
+        _ if start.contains(&0) => Some("a binary file"),
         _ => None,
     }
 }
 
-/// Collects a stretch of lines from bytes that come in pieces.
-struct LineScan {
-    stretch: Stretch,
-    /// The line that the next byte belongs to, from 1.
-    line: u64,
-    /// What is kept of the current line's bytes.
-    current: Vec<u8>,
-    /// The current line's characters and bytes so far, whether kept or not.
-    chars: usize,
-    started: bool,
-    full: bool,
-    found: Found,
-    damaged: bool,
-    crlf: u64,
-    lf: u64,
-    last_byte: u8,
-    byte_order_mark: bool,
-    position: u64,
-}
-
-impl LineScan {
-    fn new(stretch: Stretch) -> Self {
-        LineScan {
-            stretch,
-            line: 1,
-            current: Vec::new(),
-            chars: 0,
-            started: false,
-            full: false,
-            found: Found::default(),
-            damaged: false,
-            crlf: 0,
-            lf: 0,
-            last_byte: 0,
-            byte_order_mark: false,
-            position: 0,
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.full
-    }
-
-    fn push(&mut self, mut bytes: &[u8]) {
-        if self.position == 0 && bytes.starts_with(b"\xEF\xBB\xBF") {
-            self.byte_order_mark = true;
-            bytes = &bytes[3..];
-        }
-        self.position += 1;
-        for piece in bytes.split_inclusive(|b| *b == b'\n') {
-            let Some(content) = piece.strip_suffix(b"\n") else {
-                self.extend(piece);
-                self.last_byte = *piece.last().unwrap_or(&0);
-                continue;
-            };
-            self.extend(content);
-            let before = content.last().copied().unwrap_or(if self.started { self.last_byte } else { 0 });
-            if before == b'\r' {
-                self.crlf += 1
-            } else {
-                self.lf += 1
-            }
-            self.last_byte = b'\n';
-            self.end_line(true);
-        }
-    }
-
-    fn in_stretch(&self) -> bool {
-        self.line >= self.stretch.first && self.line - self.stretch.first < self.stretch.lines && !self.full
-    }
-
-    fn skip(&self) -> usize {
-        if self.line == self.stretch.first { self.stretch.skip } else { 0 }
-    }
-
-    fn extend(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.started = true;
-        if !self.in_stretch() {
-            return;
-        }
-        let from = self.skip();
-        // A few bytes beyond the limit show whether the line goes on and end in a whole character.
-        let to = from.saturating_add(self.stretch.line_chars.min(self.stretch.bytes)).saturating_add(1);
-        if self.chars >= to {
-            self.chars += characters(bytes);
-            return;
-        }
-        for byte in bytes {
-            if byte & 0xC0 != 0x80 {
-                self.chars += 1;
-            }
-            if self.chars > from && self.chars <= to {
-                self.current.push(*byte);
-            }
-        }
-    }
-
-    fn end_line(&mut self, ended: bool) {
-        if self.in_stretch() && (ended || self.started) {
-            self.show_line(ended);
-        } else if self.line >= self.stretch.first.saturating_add(self.stretch.lines) {
-            self.full = true;
-        }
-        self.current.clear();
-        self.chars = 0;
-        self.started = false;
-        if ended {
-            self.line += 1;
-        }
-    }
-
-    fn show_line(&mut self, ended: bool) {
-        if ended && self.current.last() == Some(&b'\r') && self.last_byte == b'\n' {
-            self.current.pop();
-            self.chars -= 1;
-        }
-        let text = String::from_utf8_lossy(&self.current);
-        // What was kept may end inside a character only where the line goes on; that is no damage.
-        let whole = self.chars == self.skip() + characters(&self.current);
-        self.damaged |= std::str::from_utf8(&self.current).is_err_and(|e| whole || e.error_len().is_some());
-        let room = self.stretch.bytes.saturating_sub(self.found.text.len() + 1);
-        let limit = text.char_indices().nth(self.stretch.line_chars).map_or(text.len(), |(end, _)| end);
-        let fitting = head(&text[..limit], room);
-        if fitting.len() < limit && !self.found.text.is_empty() {
-            self.full = true;
-            return;
-        }
-        let shown = characters(fitting.as_bytes());
-        let rest = self.chars.saturating_sub(self.skip() + shown);
-        if self.found.last > 0 {
-            self.found.text.push('\n');
-        }
-        self.found.text.push_str(fitting);
-        if rest > 0 {
-            let column = self.skip() + shown + 1;
-            self.found.text.push_str(&format!(
-                " […line {} goes on for {}: offset {}, column {column}…]",
-                self.line,
-                count(rest as u64, "character"),
-                self.line
-            ));
-        }
-        self.found.last = self.line;
-        self.full = fitting.len() < limit;
-    }
-
-    fn finish(mut self, at_end: bool) -> Found {
-        let unfinished = self.started;
-        self.end_line(false);
-        let total = self.line - 1 + u64::from(unfinished);
-        let mut found = self.found;
-        found.total = at_end.then_some(total);
-        if self.byte_order_mark {
-            found.notes.push("byte order mark, kept by write and edit".to_owned());
-        }
-        match (self.crlf, self.lf) {
-            (0, _) => {}
-            (_, 0) => found.notes.push("CRLF line endings, kept by write and edit".to_owned()),
-            (crlf, lf) => found.notes.push(format!("mixed line endings: {crlf} CRLF, {lf} LF")),
-        }
-        if self.damaged {
-            found.notes.push(
-                "not UTF-8: U+FFFD stands for bytes that cannot be shown and stay as they are".to_owned(),
-            );
-        }
-        if at_end && unfinished && found.last == total {
-            found.notes.push("no newline at the end".to_owned());
-        }
-        found
-    }
-}
-
-fn characters(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|b| **b & 0xC0 != 0x80).count()
+/// Whether a beginning that looks like a binary format is one. The zero byte is what tells binary from text in every
+/// encoding without a byte order mark; a text that happens to begin like an archive is ASCII.
+fn is_binary(start: &[u8]) -> bool {
+    start.contains(&0) || !start.is_ascii()
 }
 
 fn report(
     place: &Place,
     stretch: Stretch,
     found: Found,
-    note: Option<String>,
+    hash: Option<ContentHash>,
 ) -> Result<ToolOutput, ToolError> {
     let shown = &place.shown;
     if found.last == 0 && found.total != Some(0) {
@@ -456,12 +342,9 @@ fn report(
     if !found.notes.is_empty() {
         summary.push_str(&format!(" ({})", found.notes.join("; ")));
     }
-    let notes = [place.note.clone(), note].into_iter().flatten();
-    summary = std::iter::once(summary).chain(notes).collect::<Vec<_>>().join(" ");
     Ok(ToolOutput {
         summary,
         content: (found.total != Some(0)).then_some(found.text),
-        referenced_files: vec![ReferencedFile { path: FilePath(place.path.clone()), hash: found.hash }],
-        ..ToolOutput::default()
+        ..touched(place, hash)
     })
 }

@@ -1,14 +1,18 @@
 //! Runs commands so that none outlives its session.
 //!
-//! The agent starts one small supervisor, lazily, by executing its own binary again; the supervisor forks the commands.
-//! They talk over a socket: when the agent dies, whatever way, the socket ends, and the supervisor takes the whole tree
-//! along, daemons and new sessions included. Where the user may make a pid namespace without a user namespace (root
-//! may), the commands live in one and the kernel ends it; elsewhere the supervisor is the subreaper of its descendants.
+//! The agent starts one small supervisor, lazily, by executing its own binary again. The supervisor forks a keeper for
+//! every command that runs at the same time as another: one for the calls that are waited for, one for each background
+//! job. Agent and keeper talk over a socket: when the agent dies, whatever way, the socket ends, and the keeper takes the
+//! whole tree along, daemons and new sessions included. Where the user may make a pid namespace without a user namespace
+//! (root may), a keeper's commands live in one and the kernel ends it; elsewhere the keeper is the subreaper of its
+//! descendants.
 //!
 //! A command waits, before its first instruction, until its intent is logged. What it leaves running when its shell
 //! ends is ended with it.
 
 mod protocol;
+mod nest;
+mod keeper;
 mod server;
 
 use std::io;
@@ -16,17 +20,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainstay_session::entry::Job;
 use mainstay_session::message::FilePath;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::tool::StartedProcess;
+use crate::sys;
 use protocol::{Order, Report, write_frame};
 
 /// The argument that makes a program the supervisor.
@@ -34,6 +39,10 @@ const ASKED: &str = "--mainstay-supervise";
 
 /// How long a command's output is still read after its shell ended and everything it left was told to end.
 const DRAIN: Duration = Duration::from_millis(250);
+
+/// How long a keeper may take to make a command's process, or to end one that it was told to end. It needs milliseconds,
+/// and about five seconds for what cannot be ended.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Variables that keep programs from waiting for a person.
 const NO_PERSON: [(&str, &str); 13] = [
@@ -66,20 +75,31 @@ pub fn supervise_if_asked() {
 pub struct Supervisor {
     program: PathBuf,
     hidden: Vec<String>,
+    process: Mutex<Option<Process>>,
+    /// A keeper that runs nothing. Out of its place while in use.
     idle: Mutex<Option<Connection>>,
 }
 
+/// A process that exists but has not begun its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedProcess {
+    /// The process as the agent sees it.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`); 0 where that is unknown.
+    pub started: u64,
+    /// The background job that it is to be, if it is one.
+    pub job: Option<Job>,
+}
+
 /// What is to be run.
+#[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) command: &'a str,
     pub(crate) cwd: &'a Path,
-    pub(crate) timeout: Duration,
     pub(crate) cancel: &'a CancellationToken,
 }
 
-/// How a command ended.
-pub(crate) use protocol::Exit;
-
+/// How a command, with all that it started, came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
@@ -89,6 +109,8 @@ pub(crate) struct Finished {
     /// How many of them are running still.
     pub(crate) stuck: u32,
 }
+
+pub(crate) use protocol::Exit;
 
 /// Why a command was ended before it ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,71 +122,105 @@ pub(crate) enum Cut {
 /// Why a command was not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    #[error("the process that runs commands could not be used: {0}")]
+    #[error("the command was not run: the process that runs commands could not be used: {0}")]
     Supervisor(#[from] io::Error),
     #[error("the command was not run: it could not be started: {0}")]
     NotStarted(String),
     #[error("the command was not run, since its intent could not be logged: {0}")]
     Intent(String),
-    #[error("the process that runs commands ended unexpectedly; the command may have run in part")]
-    Lost,
+    #[error("cancelled before the command began; it did nothing")]
+    Cancelled,
+    #[error("the process that runs commands ended unexpectedly{0}; the command may have run in part")]
+    Lost(String),
+}
+
+impl RunError {
+    /// That a running command was lost, with what is known of why.
+    fn lost(error: &io::Error) -> Self {
+        let is_plain = is_lost(error);
+        RunError::Lost(if is_plain { String::new() } else { format!(" ({error})") })
+    }
 }
 
 impl Supervisor {
     /// A supervisor that is this program, started again. Commands do not see the variables of these names, nor any
     /// whose name ends in `_API_KEY`.
     pub fn new(hidden: Vec<String>) -> Self {
-        Supervisor::of_program(PathBuf::from("/proc/self/exe"), hidden)
+        Supervisor::of_program(sys::this_program(), hidden)
     }
 
     /// A supervisor that is another program, whose `main` calls [`supervise_if_asked`] first.
     pub fn of_program(program: PathBuf, hidden: Vec<String>) -> Self {
-        Supervisor { program, hidden, idle: Mutex::new(None) }
+        Supervisor { program, hidden, process: Mutex::new(None), idle: Mutex::new(None) }
+    }
+
+    /// Starts a command. `intent` is called when its process exists and waits; when this returns, it has been let go.
+    ///
+    /// If the future is dropped, the command never begins.
+    pub(crate) async fn start(
+        &self,
+        run: Run<'_>,
+        intent: impl FnOnce(StartedProcess) -> Result<(), String>,
+    ) -> Result<Running, RunError> {
+        let begun = tokio::select! {
+            begun = tokio::time::timeout(ANSWER, self.begin(run)) => begun,
+            () = run.cancel.cancelled() => return Err(RunError::Cancelled),
+        };
+        let begun = begun.unwrap_or_else(|_| Err(io::Error::other("it does not answer")))?;
+        let process = begun.process.map_err(RunError::NotStarted)?;
+        // If it is dropped here, the connection ends, and with it the command, which waits.
+        intent(process).map_err(RunError::Intent)?;
+        let mut running = begun.running;
+        running.connection.send(&Order::Go).await.map_err(|error| RunError::lost(&error))?;
+        Ok(running)
     }
 
     /// Runs a command to its end. `intent` is called when its process exists and waits; `output` gets what it prints.
     ///
-    /// If the future is dropped, the command is ended with everything else that the supervisor runs.
+    /// If the future is dropped, the command is ended with everything that it started.
     pub(crate) async fn run(
         &self,
         run: Run<'_>,
+        timeout: Duration,
         intent: impl FnOnce(StartedProcess) -> Result<(), String>,
-        mut output: impl FnMut(&[u8]),
+        output: impl FnMut(&[u8]),
     ) -> Result<Finished, RunError> {
-        let mut idle = self.idle.lock().await;
-        // Out of its place while in use: if this future is dropped half-way, so is the connection, with the command.
-        let begun = match idle.take() {
-            // It may have been killed since; then the command has not been touched.
-            Some(connection) => connection.begin(&run).await.ok(),
-            None => None,
-        };
-        let mut begun = match begun {
-            Some(begun) => begun,
-            None => self.connect()?.begin(&run).await?,
-        };
-        let logged = match begun.process {
-            Ok(process) => intent(process),
-            Err(reason) => return Err(RunError::NotStarted(reason)),
-        };
-        let connection = &mut begun.connection;
-        let finished = async {
-            connection.send(if logged.is_ok() { &Order::Go } else { &Order::Kill }).await?;
-            connection.attend(&run, begun.printed, &mut output).await
-        };
-        let finished = match finished.await {
-            Ok(finished) => finished,
-            Err(error) if is_lost(&error) => {
-                return Err(logged.map_or_else(RunError::Intent, |()| RunError::Lost));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        *idle = Some(begun.connection);
-        logged.map(|()| finished).map_err(RunError::Intent)
+        let mut running = self.start(run, intent).await?;
+        let finished = running.attend(Some(timeout), run.cancel, output).await?;
+        *lock(&self.idle) = Some(running.connection);
+        Ok(finished)
     }
 
+    async fn begin(&self, run: Run<'_>) -> io::Result<Begun> {
+        let idle = lock(&self.idle).take();
+        if let Some(connection) = idle
+            && let Ok(begun) = connection.begin(run).await
+        {
+            return Ok(begun);
+        }
+        // It may have been killed since, and so may the supervisor; then the command has not been touched.
+        match self.connect()?.begin(run).await {
+            Err(error) if is_lost(&error) => self.connect()?.begin(run).await,
+            begun => begun,
+        }
+    }
+
+    /// Has a new keeper made.
     fn connect(&self) -> io::Result<Connection> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
+        let mut process = lock(&self.process);
+        let is_sent = process.as_ref().is_some_and(|process| process.make_keeper(&theirs).is_ok());
+        if !is_sent {
+            let fresh = self.start_process()?;
+            fresh.make_keeper(&theirs)?;
+            *process = Some(fresh);
+        }
+        Ok(Connection { socket: UnixStream::from_std(ours)?, received: Vec::new() })
+    }
+
+    fn start_process(&self) -> io::Result<Process> {
+        let (ours, theirs) = StdUnixStream::pair()?;
         let mut command = Command::new(&self.program);
         command
             .arg(ASKED)
@@ -179,43 +235,64 @@ impl Supervisor {
                 command.env_remove(name);
             }
         }
-        Ok(Connection {
-            socket: UnixStream::from_std(ours)?,
-            received: Vec::new(),
-            _process: command.spawn()?,
-        })
+        Ok(Process { socket: ours, _child: command.spawn()? })
     }
 }
 
-/// A running supervisor. Dropping it closes the socket, which ends the supervisor and everything it runs.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever holds one of these only moves a value in or out.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The running supervisor. Dropping it closes the socket, which ends the supervisor, but no keeper.
+#[derive(Debug)]
+struct Process {
+    socket: StdUnixStream,
+    _child: Child,
+}
+
+impl Process {
+    /// Has it make a keeper that serves this socket.
+    fn make_keeper(&self, socket: &StdUnixStream) -> io::Result<()> {
+        protocol::send_descriptor(self.socket.as_fd(), b"!", socket.as_fd()).map(|_| ())
+    }
+}
+
+/// The way to a keeper. Dropping it closes the socket, which ends the keeper and everything it runs.
 #[derive(Debug)]
 struct Connection {
     socket: UnixStream,
     received: Vec<u8>,
-    _process: Child,
 }
 
 /// A command whose process waits to be let go, or the reason why there is none.
 struct Begun {
-    connection: Connection,
     process: Result<StartedProcess, String>,
+    running: Running,
+}
+
+/// A command that runs. Dropping it ends the command with everything that it started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    connection: Connection,
     printed: pipe::Receiver,
 }
 
 impl Connection {
     /// Has a command's process made, which waits.
-    async fn begin(mut self, run: &Run<'_>) -> io::Result<Begun> {
+    async fn begin(mut self, run: Run<'_>) -> io::Result<Begun> {
         let (sender, printed) = pipe::pipe()?;
         let order = Order::Run { command: run.command.to_owned(), cwd: FilePath(run.cwd.to_owned()) };
         self.send_with(&order, sender.into_blocking_fd()?).await?;
         let process = match self.report().await? {
-            Report::Started { pid, started } => Ok(StartedProcess { pid, started }),
+            Report::Started { pid, started } => Ok(StartedProcess { pid, started, job: None }),
             Report::NotStarted { reason } => Err(reason),
+            Report::Failed { reason } => return Err(io::Error::other(reason)),
             Report::Ended { .. } => {
                 return Err(io::Error::other("it did not say that the command had started"));
             }
         };
-        Ok(Begun { connection: self, process, printed })
+        Ok(Begun { process, running: Running { connection: self, printed } })
     }
 
     async fn send(&mut self, order: &Order) -> io::Result<()> {
@@ -247,44 +324,87 @@ impl Connection {
             }
         }
     }
+}
 
-    /// Reads what a command prints until it has ended, and ends it when its time is up or the turn is cancelled.
+impl Running {
+    /// Ends the command at once, with everything that it started, when what this returns is told to. For where nobody
+    /// waits for the end any more.
+    pub(crate) fn severing(&self) -> io::Result<Severing> {
+        Ok(Severing(self.connection.socket.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Reads what the command prints until it has ended, and ends it when its time is up or `cancel` fires.
+    pub(crate) async fn attend(
+        &mut self,
+        timeout: Option<Duration>,
+        cancel: &CancellationToken,
+        mut output: impl FnMut(&[u8]),
+    ) -> Result<Finished, RunError> {
+        let Running { connection, printed } = self;
+        let attending = connection.attend(timeout, cancel, printed, &mut output);
+        attending.await.map_err(|error| RunError::lost(&error))
+    }
+}
+
+/// Ends a command from afar.
+#[derive(Debug)]
+pub(crate) struct Severing(OwnedFd);
+
+impl Severing {
+    /// Ends it. Whoever attends to it is told that it is lost.
+    pub(crate) fn sever(&self) {
+        // It fails only if the other side is gone, and the command with it.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+}
+
+impl Connection {
     async fn attend(
         &mut self,
-        run: &Run<'_>,
-        mut printed: pipe::Receiver,
+        timeout: Option<Duration>,
+        cancel: &CancellationToken,
+        printed: &mut pipe::Receiver,
         output: &mut impl FnMut(&[u8]),
     ) -> io::Result<Finished> {
-        let deadline = tokio::time::sleep(run.timeout);
-        tokio::pin!(deadline);
+        let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut buffer = vec![0; 64 << 10];
         let mut is_open = true;
         let mut cut = None;
         let (exit, left, stuck) = loop {
-            tokio::select! {
-                report = self.report() => {
-                    if let Report::Ended { exit, left, stuck } = report? {
-                        break (exit, left, stuck);
-                    }
-                }
-                read = printed.read(&mut buffer), if is_open => match read? {
-                    0 => is_open = false,
-                    length => output(&buffer[..length]),
+            let why = tokio::select! {
+                report = self.report() => match report? {
+                    Report::Ended { exit, left, stuck } => break (exit, left, stuck),
+                    Report::Failed { reason } => return Err(io::Error::other(reason)),
+                    Report::Started { .. } | Report::NotStarted { .. } => continue,
                 },
-                () = &mut deadline, if cut.is_none() => {
-                    cut = Some(Cut::Timeout);
-                    self.send(&Order::Kill).await?;
+                read = printed.read(&mut buffer), if is_open => {
+                    match read? {
+                        0 => is_open = false,
+                        length => output(&buffer[..length]),
+                    }
+                    continue;
                 }
-                () = run.cancel.cancelled(), if cut.is_none() => {
-                    cut = Some(Cut::Cancelled);
-                    self.send(&Order::Kill).await?;
-                }
+                () = time_is_up(deadline) => Cut::Timeout,
+                () = cancel.cancelled(), if cut.is_none() => Cut::Cancelled,
+            };
+            if cut.is_some() {
+                return Err(io::Error::other("it was told to end the command and does not answer"));
             }
+            cut = Some(why);
+            deadline = Some(Instant::now() + ANSWER);
+            self.send(&Order::Kill).await?;
         };
         if is_open {
-            drain(&mut printed, &mut buffer, output).await?;
+            drain(printed, &mut buffer, output).await?;
         }
         Ok(Finished { exit, cut, left, stuck })
+    }
+}
+
+async fn time_is_up(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,13 +1,29 @@
 //! What the operating system is asked for directly. All of the crate's `unsafe` is here.
 //!
-//! Linux has everything; elsewhere there is no pid namespace and no subreaper, so that ending a command's whole tree is
-//! best effort.
+//! Linux has everything. Elsewhere there is no pid namespace, no subreaper and no `/proc`: a command's process group is
+//! ended, and what left it is not found. That is written for macOS and tried nowhere.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+/// How a message is sent: a socket whose other end is gone is an error, not a signal. (Rust programs ignore the signal
+/// elsewhere too, unless their embedder has changed that.)
+#[cfg(target_os = "linux")]
+pub(crate) const SEND: rustix::net::SendFlags = rustix::net::SendFlags::NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const SEND: rustix::net::SendFlags = rustix::net::SendFlags::empty();
+
+/// How a message is received: its descriptors are not for programs that are started.
+#[cfg(target_os = "linux")]
+pub(crate) const RECEIVE: rustix::net::RecvFlags = rustix::net::RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const RECEIVE: rustix::net::RecvFlags = rustix::net::RecvFlags::empty();
 
 /// Makes the process unreadable for others of its user and keeps it from leaving its memory in a core file, since it
 /// holds keys. A file size limit becomes an error of the write that meets it.
@@ -25,6 +41,12 @@ pub fn harden_process() {
 /// Whether the process that had this pid when it started at this tick since boot is alive.
 pub fn is_running(pid: u32, started: u64) -> bool {
     stat_of("/proc", pid).is_some_and(|stat| stat.started == started && stat.state != 'Z')
+}
+
+/// This program, to be started again. On Linux by what is running, not by its name: that may have been replaced since.
+pub(crate) fn this_program() -> PathBuf {
+    let running = PathBuf::from("/proc/self/exe");
+    if cfg!(target_os = "linux") { running } else { std::env::current_exe().unwrap_or(running) }
 }
 
 /// What `/proc/PID/stat` says of a process.
@@ -103,11 +125,30 @@ pub(crate) fn reset_signals() {
 }
 
 /// Closes every descriptor but standard input, output and error: whatever else this program was started with is not for
-/// commands. Old kernels cannot; then it stays open.
-#[cfg(target_os = "linux")]
+/// commands.
 pub(crate) fn close_what_was_inherited() {
     // SAFETY: takes plain values; the caller holds no descriptor beyond the first three.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    #[cfg(target_os = "linux")]
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    let open: Vec<i32> = match fs::read_dir("/dev/fd") {
+        Ok(names) => names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect(),
+        Err(_) => (3..1024).collect(),
+    };
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
+        // SAFETY: as above; that of the listing is closed already, which is an error without effect.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// Has the process pass over being asked to end, as `killall` asks it: it ends when the agent does, and not before what
+/// it runs.
+pub(crate) fn ignore_requests_to_end() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+        // SAFETY: sets a disposition, takes no pointers.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Has ended children wait until they are asked about, even if whoever started this program did not want that of it.
@@ -137,28 +178,55 @@ pub(crate) fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Code(i32),
-    Signal(i32),
+/// Waits for one child.
+pub(crate) fn wait_for(pid: u32) {
+    while wait(pid, 0).is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
 }
 
-/// Waits for one child.
-pub(crate) fn wait_for(pid: u32) -> Exit {
+/// How a child ended; none as long as it runs. One that cannot be asked about counts as ended.
+pub(crate) fn has_ended(pid: u32) -> Option<ExitStatus> {
+    wait(pid, libc::WNOHANG).unwrap_or_else(|_| Some(ExitStatus::from_raw(0)))
+}
+
+fn wait(pid: u32, options: i32) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
-    loop {
-        // SAFETY: `status` lives through the call.
-        let found = unsafe { libc::waitpid(pid.cast_signed(), &mut status, 0) };
-        if found >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            break;
-        }
+    // SAFETY: `status` lives through the call.
+    match unsafe { libc::waitpid(pid.cast_signed(), &mut status, options) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        _ => Ok(Some(ExitStatus::from_raw(status))),
     }
-    if libc::WIFSIGNALED(status) {
-        Exit::Signal(libc::WTERMSIG(status))
-    } else {
-        Exit::Code(libc::WEXITSTATUS(status))
+}
+
+/// What becomes readable when a child ends; none where the system has no such thing.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_of(pid: u32) -> Option<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed())?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn end_of(_pid: u32) -> Option<OwnedFd> {
+    None
+}
+
+/// This process's children, as far as the system lists them quickly. For a process of one thread.
+pub(crate) fn children() -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()));
+    listed.unwrap_or_default().split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// All processes below one, nearest first.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        pids("/proc").into_iter().filter_map(|pid| Some((pid, stat_of("/proc", pid)?.parent))).collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
     }
+    found.split_off(1)
 }
 
 /// Reaps whatever ended, without waiting, and says whether any child is left.
@@ -175,17 +243,21 @@ pub(crate) fn reap() -> bool {
 }
 
 /// Makes orphans among its descendants the process's own children.
-#[cfg(target_os = "linux")]
 pub(crate) fn become_subreaper() {
     // SAFETY: takes plain values.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    };
 }
 
 /// Has the process killed when its parent ends.
-#[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent() {
     // SAFETY: takes plain values.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0)
+    };
 }
 
 /// Lets children that are forked from now on live in a new pid namespace. Needs a privilege that only root has.

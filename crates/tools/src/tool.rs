@@ -9,6 +9,11 @@ use mainstay_session::message::{ContentHash, FileChange, Image, ReferencedFile, 
 use mainstay_session::plan::{Plan, PlanInView};
 use tokio_util::sync::CancellationToken;
 
+use crate::jobs::Jobs;
+use crate::supervisor::StartedProcess;
+/// The most bytes that any one result has, whatever the model's window.
+pub const RESULT_BYTES: usize = 50 * 1024;
+
 /// A tool that the model may call.
 pub trait Tool: Send + Sync {
     /// The tool as the model is told of it. The same bytes at every call.
@@ -62,6 +67,8 @@ pub struct CallContext {
     /// Logs that a command is about to run. The command must not do anything before this returned `Ok`; after `Err` it
     /// must never run.
     pub intent: Arc<dyn Fn(StartedProcess) -> Result<(), String> + Send + Sync>,
+    /// The session's background jobs.
+    pub jobs: Arc<Jobs>,
     /// Where long outputs, images and what files held before a change are kept whole.
     pub spill: Spill,
     /// Whether the model looks at images.
@@ -70,15 +77,6 @@ pub struct CallContext {
     pub max_result_bytes: usize,
     /// Fires when the call shall end.
     pub cancel: CancellationToken,
-}
-
-/// A process that exists but has not begun its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StartedProcess {
-    /// The process as the agent sees it.
-    pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`); 0 where that is unknown.
-    pub started: u64,
 }
 
 /// What a call brought.

@@ -3,15 +3,13 @@
 //! A new file is made with its directories. An existing one is overwritten only if the model knows what it holds, and
 //! keeps its encoding, byte order mark and, where they were all CRLF, its line endings.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
-use mainstay_session::message::{ContentHash, FilePath, ReferencedFile, ToolSpec};
+use mainstay_session::message::ToolSpec;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, PATH};
 use crate::diff;
 use crate::encoding::Encoding;
-use crate::files::{FileMemory, Snapshot, alone, check_seen, replace};
+use crate::files::{Snapshot, alone, change, check_seen, touched};
 use crate::place::{Place, Purpose};
 use crate::text::{count, head_and_tail};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
@@ -19,17 +17,8 @@ use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 const SHAPE: &str = r#"{"path": "src/main.rs", "content": "the whole file"}"#;
 
 /// Writes a whole file.
-#[derive(Debug)]
-pub struct Write {
-    memory: Arc<FileMemory>,
-}
-
-impl Write {
-    /// Makes the tool. The tools of one session share one memory.
-    pub fn new(memory: Arc<FileMemory>) -> Self {
-        Write { memory }
-    }
-}
+#[derive(Debug, Default)]
+pub struct Write;
 
 impl Tool for Write {
     fn spec(&self) -> ToolSpec {
@@ -47,13 +36,12 @@ impl Tool for Write {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let mut arguments = Arguments::parse(arguments)?;
-            let path = arguments.text("path", &["file_path", "filename", "file", "target_file"]);
+            let path = arguments.text("path", &PATH);
             let content = arguments.text("content", &["contents", "file_text"]);
             let note = arguments.finish(SHAPE)?;
-            let memory = self.memory.clone();
             crate::blocking(context, move |context| {
                 let place = Place::of(&context, &path, Purpose::Change)?;
-                alone(&place, || write(&context, &memory, &place, &content, note))
+                alone(&place, || write(&context, &place, &content, note))
             })
             .await
         })
@@ -62,45 +50,57 @@ impl Tool for Write {
 
 fn write(
     context: &CallContext,
-    memory: &FileMemory,
     place: &Place,
     content: &str,
     note: Option<String>,
 ) -> Result<ToolOutput, ToolError> {
     let old = Snapshot::take(place)?;
-    let (bytes, kept) = match &old {
-        Some(old) => fitted(place, &old.bytes, content)?,
-        None => (content.as_bytes().to_vec(), None),
+    let mut output = match &old {
+        Some(old) => overwrite(context, place, old, content)?,
+        None => create(context, place, content)?,
     };
-    let hash = ContentHash::of(&bytes);
+    if let Some(note) = note {
+        output.summary = format!("{} {note}", output.summary);
+    }
+    Ok(output)
+}
+
+fn create(context: &CallContext, place: &Place, content: &str) -> Result<ToolOutput, ToolError> {
+    let look_alikes = place.look_alikes();
+    let change = change(context, place, None, content.as_bytes())?;
+    let mut summary = format!("Created {}: {}", place.shown, count(content.lines().count() as u64, "line"));
+    if !look_alikes.is_empty() {
+        summary.push_str(" (Beware: the directory holds another name that looks the same.)");
+    }
+    let hash = Some(change.after.clone());
+    Ok(ToolOutput { summary, changes: vec![change], ..touched(place, hash) })
+}
+
+fn overwrite(
+    context: &CallContext,
+    place: &Place,
+    old: &Snapshot,
+    content: &str,
+) -> Result<ToolOutput, ToolError> {
     let shown = &place.shown;
-    let (mut summary, shown_diff) = match &old {
-        Some(old) if old.hash == hash => (format!("{shown} unchanged: it already held exactly this"), None),
-        Some(old) => {
-            check_seen(context, memory, place, old, || {
-                head_and_tail(&String::from_utf8_lossy(&old.bytes), 2_000)
-            })?;
-            replace(place, Some(old), &bytes)?;
-            let change = diff::lines(&old.bytes, &bytes);
-            let lines = change.as_ref().map(|c| format!(" (+{} -{} lines)", c.added, c.removed));
-            (format!("Overwrote {shown}{}", lines.unwrap_or_default()), change.map(|change| change.text))
-        }
-        None => {
-            replace(place, None, &bytes)?;
-            (format!("Created {shown}: {}", count(content.lines().count() as u64, "line")), None)
-        }
-    };
-    if old.as_ref().is_none_or(|old| old.hash != hash) {
-        memory.changed(&place.path, old.map(|old| old.hash), hash.clone());
+    let (bytes, kept) = fitted(place, &old.bytes, content)?;
+    let kept = kept.map(|kept| format!(" {kept}")).unwrap_or_default();
+    if bytes == old.bytes {
+        let summary = format!("{shown} unchanged: it already held exactly this{kept}");
+        return Ok(ToolOutput { summary, ..touched(place, Some(old.hash.clone())) });
     }
-    for addition in [kept, note].into_iter().flatten() {
-        summary = format!("{summary} {addition}");
-    }
+    let encoding = Encoding::of(&old.bytes);
+    let before = encoding.decode(&old.bytes);
+    check_seen(context, place, old, || head_and_tail(&String::from_utf8_lossy(&before), 2_000))?;
+    let change = change(context, place, Some(old), &bytes)?;
+    let diff = diff::lines(&before, &encoding.decode(&bytes));
+    let lines = diff.as_ref().map(|diff| format!(" (+{} -{} lines)", diff.added, diff.removed));
+    let hash = Some(change.after.clone());
     Ok(ToolOutput {
-        summary,
-        content: shown_diff,
-        referenced_files: vec![ReferencedFile { path: FilePath(place.path.clone()), hash: Some(hash) }],
-        ..ToolOutput::default()
+        summary: format!("Overwrote {shown}{}{kept}", lines.unwrap_or_default()),
+        content: diff.map(|diff| diff.text),
+        changes: vec![change],
+        ..touched(place, hash)
     })
 }
 
@@ -109,6 +109,13 @@ fn fitted(place: &Place, old: &[u8], content: &str) -> Result<(Vec<u8>, Option<S
     let encoding = Encoding::of(old);
     let mut kept = Vec::new();
     match encoding {
+        Encoding::Binary => {
+            return Err(ToolError {
+                summary: format!("{} is a binary file; it was not overwritten", place.shown),
+                content: Some("If text is to stand there, remove it with a command first.".to_owned()),
+                exit_code: None,
+            });
+        }
         Encoding::Other if !content.is_ascii() => {
             return Err(ToolError {
                 summary: format!("{} is not UTF-8; it was not overwritten", place.shown),
@@ -122,17 +129,29 @@ fn fitted(place: &Place, old: &[u8], content: &str) -> Result<(Vec<u8>, Option<S
         }
         Encoding::Utf8Marked => kept.push("byte order mark"),
         Encoding::Utf16 { .. } => kept.push("UTF-16"),
-        Encoding::Utf8 | Encoding::Other | Encoding::Binary => {}
+        Encoding::Utf8 | Encoding::Other => {}
     }
     let mut text =
         content.strip_prefix('\u{feff}').filter(|_| !kept.is_empty()).unwrap_or(content).to_owned();
-    let work = encoding.decode(old);
-    let lines = work.iter().filter(|b| **b == b'\n').count();
-    let crlf = work.windows(2).filter(|pair| pair == b"\r\n").count();
-    if crlf > 0 && crlf == lines && text.contains('\n') && !text.contains('\r') {
-        text = text.replace('\n', "\r\n");
-        kept.push("CRLF line endings");
+    if let Some((ending, name)) = only_ending(&encoding.decode(old))
+        && text.contains('\n')
+        && !text.contains('\r')
+    {
+        text = text.replace('\n', ending);
+        kept.push(name);
     }
     let kept = (!kept.is_empty()).then(|| format!("(kept: {})", kept.join(", ")));
     Ok((encoding.encode(text.as_bytes()), kept))
+}
+
+/// The line ending of a text, if it has one other than LF, and that one only.
+fn only_ending(text: &[u8]) -> Option<(&'static str, &'static str)> {
+    let newlines = text.iter().filter(|byte| **byte == b'\n').count();
+    let returns = text.iter().filter(|byte| **byte == b'\r').count();
+    let pairs = text.windows(2).filter(|pair| pair == b"\r\n").count();
+    match (newlines, returns) {
+        (0, 1..) => Some(("\r", "CR line endings")),
+        (1.., 1..) if pairs == newlines && pairs == returns => Some(("\r\n", "CRLF line endings")),
+        _ => None,
+    }
 }

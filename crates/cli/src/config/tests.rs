@@ -214,7 +214,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     => error: config.toml:1:9: `tools` must be a list of texts, found "read"
 
     tools = ["read", "raed"]
-    => error: config.toml:1:18: `tools` must name tools out of read, write, edit, bash, todo_write, found "raed"
+    => error: config.toml:1:18: `tools` must name tools out of read, write, edit, glob, grep, bash, todo_write, found "raed"
 
     tools = ["read", 3]
     => error: config.toml:1:18: `tools` must be a text, found 3
@@ -483,7 +483,7 @@ fn a_mistake_in_the_environment_names_the_variable() {
       set the variable right, or take it away: unset MAINSTAY_DURABILITY
     error: MAINSTAY_MAX_STEPS must be a whole number from 1, found "0"
       set the variable right, or take it away: unset MAINSTAY_MAX_STEPS
-    error: MAINSTAY_TOOLS must name tools out of read, write, edit, bash, todo_write, found "read,reed"
+    error: MAINSTAY_TOOLS must name tools out of read, write, edit, glob, grep, bash, todo_write, found "read,reed"
       set the variable right, or take it away: unset MAINSTAY_TOOLS
     "#);
 }

@@ -60,6 +60,14 @@ pub(crate) enum Line<'a> {
     Plan { items: &'a [PlanItem], completed: usize, total: usize, carried: bool, changes: Vec<Change<'a>> },
     #[serde(rename = "notice")]
     Notice { kind: &'a str, body: &'a str },
+    #[serde(rename = "compaction")]
+    Compaction {
+        method: &'a str,
+        before: u64,
+        after: Option<u64>,
+        failure: Option<&'a str>,
+        reused: Option<(u32, u32)>,
+    },
     #[serde(rename = "error")]
     Error { message: &'a str, class: &'a str, retry_after: Option<f64> },
     #[serde(rename = "turn.completed")]
@@ -126,6 +134,13 @@ pub(crate) fn show(event: &Event, with_deltas: bool, signal: Option<u8>) {
         Event::ToolCompleted { step, call, result } => write(&tool_line(*step, call, result)),
         Event::Plan { view, changes } => write(&plan_line(view, changes)),
         Event::Notice(notice) => write(&Line::Notice { kind: notice.about.as_str(), body: &notice.text }),
+        Event::Compacted(done) => write(&Line::Compaction {
+            method: &done.method,
+            before: done.before,
+            after: done.after,
+            failure: done.failure.as_deref(),
+            reused: done.reused,
+        }),
         Event::TurnCompleted(report) => completed(report, signal),
         _ => {}
     }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 
 use mainstay_agent::Event;
-use mainstay_agent::session::entry::NoticeKind;
+use mainstay_agent::session::entry::{Compaction, NoticeKind};
 use mainstay_agent::session::message::{Ended, Outcome, ToolCall};
 use mainstay_agent::session::plan;
 
@@ -53,6 +53,10 @@ fn progress(event: &Event) {
                 .filter(|line| !line.is_empty())
                 .for_each(|line| say(&format!("  {line}")));
         }
+        Event::CompactionStarted { before, .. } => {
+            say(&format!("making room: the next request would take about {before} tokens"));
+        }
+        Event::Compacted(done) => say(&compacted_line(done)),
         Event::Notice(notice) => {
             let what = match notice.about {
                 NoticeKind::Reminder => "the plan was brought back before the model",
@@ -70,6 +74,26 @@ fn progress(event: &Event) {
         }
         _ => {}
     }
+}
+
+fn compacted_line(done: &Compaction) -> String {
+    let Some(after) = done.after else {
+        return format!("no room was made: {}", inert(done.failure.as_deref().unwrap_or_default()));
+    };
+    let how = match done.method.as_str() {
+        "model" => "the model summarised the conversation",
+        "folded" => "the model summarised a shortened conversation",
+        "shrink" => "old outputs were shortened",
+        "undo" => "the conversation from before the compaction is back",
+        _ => "the conversation was summarised without a model",
+    };
+    let reused = match done.reused {
+        Some((shared, whole)) if whole > 0 => {
+            format!("; {} % of the prompt was reused", u64::from(shared) * 100 / u64::from(whole))
+        }
+        _ => String::new(),
+    };
+    format!("compacted: about {} tokens became {after}; {how}{reused}", done.before)
 }
 
 fn call_line(call: &ToolCall) -> String {

@@ -62,7 +62,7 @@ fn what_nobody_says_has_its_default() {
 fn the_plan_tool_is_on_offer_exactly_if_the_plan_is_on() {
     let table = [
         ("", true, &TOOLS[..]),
-        ("plan.tool = \"off\"", false, &["read", "write", "edit", "bash"]),
+        ("plan.tool = \"off\"", false, &["read", "write", "edit", "glob", "grep", "bash"]),
         ("tools = [\"bash\", \"read\"]", false, &["read", "bash"]),
         ("tools = [\"todo_write\", \"read\", \"read\"]", true, &["read", "todo_write"]),
         ("tools = [\"todo_write\"]\nplan.tool = \"off\"", false, &[]),

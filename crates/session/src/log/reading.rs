@@ -121,6 +121,21 @@ pub fn read(dir: &Path) -> Result<(SessionState, Opening), ReadError> {
     read_segments(dir).map(|reading| (reading.state, reading.opening))
 }
 
+/// Reads one segment to its state at its end, whether it is the current one or not.
+///
+/// # Errors
+///
+/// If it is not there, cannot be read, or nothing that opens a segment can be read of it.
+pub fn read_segment(dir: &Path, segment: u32) -> Result<SessionState, ReadError> {
+    let mut fold = Fold::default();
+    fold.read(dir, segment)?;
+    if fold.has_opening(segment == 1) {
+        Ok(fold.state)
+    } else {
+        Err(ReadError::NoHeader { dir: dir.to_owned() })
+    }
+}
+
 /// Shows every line of every segment to `visit`, in order: the line's bytes and what they are.
 ///
 /// # Errors

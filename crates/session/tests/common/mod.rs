@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Lane, ModelChoice, Notice,
-    NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
+    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Job, Lane, ModelChoice,
+    Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
 use mainstay_session::log::{Durability, Log, NextSegment};
@@ -274,6 +274,7 @@ pub enum Op {
     Reminder,
     Notice(NoticeKind, String),
     Inbox(u8, String),
+    JobEnd,
     Deliver,
     Grant,
     Compaction(bool),
@@ -308,6 +309,8 @@ impl Op {
                     call: open.call_ref.call,
                     pid: 4242,
                     started: 99,
+                    job: (open.call_ref.call % 2 == 1)
+                        .then(|| Job { number: state.last_job + 1, command: "cargo watch".to_owned() }),
                 }),
                 None => return Written::Nothing,
             },
@@ -333,6 +336,15 @@ impl Op {
                 wake: id % 2 == 0,
                 source: "process".to_owned(),
             }),
+            Op::JobEnd => match state.jobs.first().and_then(|intent| intent.job.as_ref()) {
+                Some(job) => Body::Inbox(InboxMessage {
+                    id: job.id(),
+                    text: "it ended".to_owned(),
+                    wake: true,
+                    source: "job".to_owned(),
+                }),
+                None => return Written::Nothing,
+            },
             Op::Deliver => match state.inbox.first() {
                 Some(message) => notice(
                     NoticeKind::Notification { inbox: message.id.clone() },
@@ -349,6 +361,7 @@ impl Op {
                 reason: "occupancy".to_owned(),
                 method: "model".to_owned(),
                 before: 30_000,
+                counted: None,
                 after: (!fails).then_some(5_000),
                 failure: fails.then(|| "the summary was empty".to_owned()),
                 window: None,
@@ -525,7 +538,8 @@ pub fn any_op() -> impl Strategy<Value = Op> {
                 (prop_oneof![Just("todo"), Just("todo_write")], any_plan_arguments()), 1..3)
             .prop_map(|calls| Op::PlanAnswer(
                 calls.into_iter().map(|(name, arguments)| call("p", name, &arguments)).collect())),
-        1 => any::<Index>().prop_map(Op::Intent),
+        2 => any::<Index>().prop_map(Op::Intent),
+        1 => Just(Op::JobEnd),
         14 => results,
         1 => any::<Index>().prop_map(Op::Again),
         1 => (any_outcome(), any_text()).prop_map(|(outcome, text)| Op::Orphan(outcome, text)),

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use memchr::memmem::Finder;
+
 use crate::encoding::Encoding;
 use crate::text::{head, head_and_tail};
 use crate::tool::ToolError;
@@ -71,12 +73,12 @@ impl Replacement {
 
     /// Refuses what may be the middle of a character, and several places where one is meant.
     fn admit(&self, text: &[u8], hits: &mut Vec<Range<usize>>, encoding: Encoding) -> Result<(), ToolError> {
-        // In GBK, Big5 and Shift-JIS the second byte of a character may be an ASCII letter.
+        // In GBK, Big5 and Shift-JIS the second byte of a character may be an ASCII letter, in GB 18030 also a digit.
         let inside = |hit: &Range<usize>| {
             encoding == Encoding::Other
                 && hit.start > 0
                 && text[hit.start - 1] >= 0x80
-                && (0x40..0x7F).contains(&text[hit.start])
+                && matches!(text[hit.start], b'0'..=b'9' | 0x40..=0x7E)
         };
         if hits.iter().any(inside) {
             return Err(ToolError::from(
@@ -130,7 +132,12 @@ impl Replacement {
             lines[first..=last].iter().map(|span| String::from_utf8_lossy(&text[span.clone()])).collect();
         let end = if old.ends_with('\n') { with_terminator(text, lines[last].end) } else { lines[last].end };
         let hit = lines[first].start..end;
-        let new = reindented(&self.new, &wanted, &found);
+        let mut new = reindented(&self.new, &wanted, &found);
+        // A last line without a newline does not get one because the edit quotes one.
+        if old.ends_with('\n') && end == lines[last].end {
+            let kept = new.strip_suffix("\r\n").or_else(|| new.strip_suffix('\n')).map(str::len);
+            new.truncate(kept.unwrap_or(new.len()));
+        }
         let note = format!("(Lines {}-{} matched except for white space.)", first + 1, last + 1);
         let fitted = Replacement { new, ..self.clone() };
         Ok(fitted.replaced(text, &[hit], Some(note)))
@@ -210,19 +217,17 @@ fn ambiguous(text: &[u8], hits: &[Range<usize>], how: &str) -> ToolError {
     ))
 }
 
-/// All places of some bytes, those that overlap included.
+/// The places of some bytes: those that stand apart and, where that is one alone, the next that overlaps it.
 fn find(text: &[u8], wanted: &[u8]) -> Vec<Range<usize>> {
-    let Some(first) = wanted.first() else { return Vec::new() };
-    let mut hits = Vec::new();
-    let mut at = 0;
-    while let Some(next) = text[at..].iter().position(|b| b == first) {
-        let start = at + next;
-        if text[start..].starts_with(wanted) {
-            hits.push(start..start + wanted.len());
-        }
-        at = start + 1;
+    if wanted.is_empty() {
+        return Vec::new();
     }
-    hits
+    let finder = Finder::new(wanted);
+    let mut starts: Vec<usize> = finder.find_iter(text).collect();
+    if let [only] = starts[..] {
+        starts.extend(finder.find(&text[only + 1..]).map(|at| only + 1 + at));
+    }
+    starts.into_iter().map(|start| start..start + wanted.len()).collect()
 }
 
 /// All places where the text is `old` if every line ending counts as the same.

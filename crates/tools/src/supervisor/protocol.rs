@@ -1,16 +1,19 @@
-//! What the agent and its supervisor say to each other: frames of a length and a JSON value.
+//! What the agent and its keepers say to each other: frames of a length and a JSON value.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use mainstay_session::message::FilePath;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::sys;
 
 /// The longest frame. A command is part of one.
 const LONGEST: usize = 64 << 20;
@@ -27,7 +30,7 @@ pub(super) enum Order {
     Kill,
 }
 
-/// What the supervisor says.
+/// What a keeper says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub(super) enum Report {
@@ -37,6 +40,8 @@ pub(super) enum Report {
     NotStarted { reason: String },
     /// It has ended, and so has what it left running: `left` processes, of which `stuck` could not be ended.
     Ended { exit: Exit, left: u32, stuck: u32 },
+    /// It cannot go on and ends, with whatever it runs.
+    Failed { reason: String },
 }
 
 /// How a command ended.
@@ -47,6 +52,16 @@ pub(crate) enum Exit {
     Code(i32),
     /// By a signal.
     Signal(i32),
+}
+
+impl Exit {
+    /// What a status that was waited for says.
+    pub(super) fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        }
+    }
 }
 
 /// A value as a frame.
@@ -93,14 +108,14 @@ pub(super) fn send_descriptor(
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, sys::SEND)?)
 }
 
 /// Reads bytes, and a descriptor if one came with them.
 pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, sys::RECEIVE)?;
     let mut descriptor = None;
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = part {
