@@ -68,7 +68,7 @@ impl Ask<'_> {
                     return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
                 }
             };
-            self.emit(Event::Retry { class, message, delay });
+            self.emit(Event::Retry { retry: failures, of: retry::MAX_RETRIES, class, message, delay });
             waited += delay;
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}

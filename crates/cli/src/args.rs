@@ -32,6 +32,7 @@ pub(crate) enum Command {
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
     /// Show what the model has been told and has answered in a session
+    #[command(after_help = HISTORY_EXAMPLES)]
     History(HistoryArguments),
     /// Summarise the conversation of a session now, to make room in the model's window
     #[command(after_help = COMPACT_EXAMPLES)]
@@ -64,6 +65,9 @@ pub(crate) struct ExecArguments {
     /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelName>,
+    /// How hard the model shall think, in its provider's words, such as low, medium or high
+    #[arg(long, value_name = "EFFORT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    effort: Option<String>,
     /// The directory to work in, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -122,6 +126,9 @@ pub(crate) struct HistoryArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show each request instead: what it shares with the one before, and what the provider's cache held
+    #[arg(long)]
+    pub(crate) cache: bool,
     /// The directory whose newest session is meant, instead of the current one
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) cwd: Option<PathBuf>,
@@ -198,7 +205,12 @@ impl ExecArguments {
 
     /// What overrides the configuration.
     pub(crate) fn overrides(&self) -> Overrides {
-        Overrides { model: self.model.clone(), approve: self.approve, max_steps: self.max_steps }
+        Overrides {
+            model: self.model.clone(),
+            approve: self.approve,
+            max_steps: self.max_steps,
+            effort: self.effort.clone(),
+        }
     }
 }
 
@@ -244,6 +256,12 @@ Examples:
   mainstay plan                 of the newest session of this directory
   mainstay plan 3f2a --json     of the session whose id has 3f2a in it
   mainstay plan --markdown      to paste into an issue";
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  mainstay history 3f2a         the conversation as the model sees it
+  mainstay history --cache      what each request shared with the one before, and why not all
+  mainstay history --cache --json | jq .totals";
 
 const COMPACT_EXAMPLES: &str = "\
 Sessions are compacted by themselves when the window fills. The plan is kept in any case.

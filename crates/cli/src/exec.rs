@@ -7,6 +7,7 @@ use std::io::{IsTerminal, Read, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
@@ -59,7 +60,10 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
 fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
     if arguments.json {
-        Arc::new(move |event: &Event| json::show(event, with_deltas, code_of(&signal)))
+        Arc::new(move |event: &Event| {
+            text::says_what_is_wrong(event);
+            json::show(event, with_deltas, code_of(&signal));
+        })
     } else {
         Arc::new(text::show)
     }
@@ -315,15 +319,27 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     ));
 }
 
+/// The moment after a delay, by the clock of the place.
+fn when(delay: Duration) -> String {
+    let now = jiff::ZonedDateTime::now();
+    match now.checked_add(delay) {
+        Ok(then) if then.date() == now.date() => format!("try again at {}", then.strftime("%H:%M:%S")),
+        Ok(then) => format!("try again on {}", then.strftime("%Y-%m-%d at %H:%M")),
+        Err(_) => "try again much later".to_owned(),
+    }
+}
+
 fn hint(failure: &TurnFailure) -> Option<String> {
     let text = match failure {
         TurnFailure::Model { class, retry_after, .. } => match class {
             ErrorClass::Credentials => "check the key that `api_key_env` of the provider names".to_owned(),
             ErrorClass::Quota => "the provider says that the account has no credit left".to_owned(),
             ErrorClass::Rate | ErrorClass::Overload => match retry_after {
-                Some(delay) => {
-                    format!("the provider asks to wait {} s; then go on as below", delay.as_secs())
-                }
+                Some(delay) => format!(
+                    "the provider asks to wait {} s: {}; go on as below then",
+                    delay.as_secs_f64().ceil(),
+                    when(*delay)
+                ),
                 None => "try again later; go on as below".to_owned(),
             },
             ErrorClass::Network => {

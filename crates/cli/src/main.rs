@@ -13,6 +13,7 @@ mod provider;
 mod setup;
 mod choose;
 mod history;
+mod cache;
 mod plan;
 mod sessions;
 mod undo;
@@ -81,8 +82,12 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         }
         Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {
-            let HistoryArguments { session, json, cwd } = arguments;
-            history::history(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, *json)?;
+            let HistoryArguments { session, json, cache, cwd } = arguments;
+            let session = chosen(&surroundings, session.as_deref(), cwd.as_deref())?;
+            match cache {
+                true => cache::cache(&session, *json)?,
+                false => history::history(&session, *json)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

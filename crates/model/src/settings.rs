@@ -64,6 +64,8 @@ pub struct ModelSettings {
     /// Further fields of each request's body. They replace fields of the same name, and `null` leaves one out; `model`,
     /// `messages`, `tools` and `stream` cannot be replaced.
     pub extra_body: Map<String, Value>,
+    /// Certificates in PEM that are trusted beside those of the system; may be empty.
+    pub ca_certificates: Vec<u8>,
     /// How long the first content may take. By default 600 s, and no limit for a server on this machine; zero is no limit.
     pub first_token_timeout: Option<Duration>,
     /// How long a begun answer may pause. By default 120 s; zero is no limit. Pings and comments are no content.
@@ -96,6 +98,7 @@ impl ModelSettings {
             short_call_ids: provider == "mistral",
             completion_limit: provider == "openai",
             extra_body: Map::new(),
+            ca_certificates: Vec::new(),
             first_token_timeout: None,
             idle_timeout: None,
             provider,
@@ -178,6 +181,14 @@ pub enum SettingsError {
     Key {
         /// Whose key it is.
         provider: String,
+    },
+    /// What should be certificates is something else.
+    #[error("the certificates of provider `{provider}` cannot be used: {why}")]
+    Certificates {
+        /// Whose they are.
+        provider: String,
+        /// What is wrong with them.
+        why: String,
     },
     /// No HTTP client could be made.
     #[error("no HTTP client for provider `{provider}`: {why}")]
