@@ -22,6 +22,7 @@ use crate::compaction::{CompactError, Compactor, Reason, Room};
 use crate::event::{Event, TurnReport};
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
+use crate::step::Told;
 use crate::turn::Turn;
 use crate::watch::Watch;
 
@@ -33,6 +34,7 @@ pub struct Agent {
     setup: Setup,
     log: SharedLog,
     watch: Mutex<Watch>,
+    told: Told,
     woken: Arc<Notify>,
     /// Background jobs live as long as this. Calls have it on loan.
     jobs: Arc<Jobs>,
@@ -120,7 +122,7 @@ impl Agent {
         let log = SharedLog::new(log, setup.clock.clone());
         let woken = Arc::new(Notify::new());
         let jobs = Jobs::new(folder, last_job, on_job_end(&log, &woken, &setup));
-        Agent { setup, log, watch: Mutex::default(), woken, jobs: Arc::new(jobs) }
+        Agent { setup, log, watch: Mutex::default(), told: Told::default(), woken, jobs: Arc::new(jobs) }
     }
 
     /// Takes a prompt through as many steps as it needs.
@@ -259,7 +261,8 @@ impl Agent {
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {
-        Turn { setup: &self.setup, log: &self.log, watch: &self.watch, jobs: &self.jobs, cancel }
+        let Agent { setup, log, watch, told, jobs, .. } = self;
+        Turn { setup, log, watch, told, jobs, cancel }
     }
 
     /// Logs what is different from the last time: another model, or a world where the log has lost its own.

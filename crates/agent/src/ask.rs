@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mainstay_model::retry::{self, Retry};
-use mainstay_model::{Attempt, Delta, Encoded};
+use mainstay_model::text_calls::{self, Gate, Reading, Untaken};
+use mainstay_model::{Attempt, Delta, Encoded, TextCallRule};
 use mainstay_session::entry::{Answer, Body, Lane};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
-use mainstay_session::message::{Ended, ErrorClass};
+use mainstay_session::message::{Ended, ErrorClass, Finish};
 use mainstay_session::state::SessionState;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ pub(crate) struct Ask<'a> {
 pub(crate) enum Asked {
     /// A whole answer, at its place in the log.
     Answer(Seq, Answer),
+    /// A whole answer that is a call written as text, and not taken for one.
+    TextCall(Untaken),
     /// The user cancelled.
     Cancelled,
     /// The prompt is larger than the window, as the provider says.
@@ -47,11 +50,13 @@ impl Ask<'_> {
     pub(crate) async fn until_answered(&self, mut encoded: Encoded) -> Result<Asked, AppendError> {
         let mut waited = Duration::ZERO;
         for failures in 1.. {
-            let (seq, answer, retry_after) = self.attempt(&encoded).await?;
+            let Attempted { seq, answer, untaken, retry_after } = self.attempt(&encoded).await?;
             // What is sent again is all of what was sent before.
             encoded.mark.shared = encoded.mark.units;
             let (class, message) = match &answer.ended {
-                Ended::Complete => return Ok(Asked::Answer(seq, answer)),
+                Ended::Complete => {
+                    return Ok(untaken.map_or(Asked::Answer(seq, answer), Asked::TextCall));
+                }
                 Ended::Cancelled => return Ok(Asked::Cancelled),
                 Ended::Failed { class, message } => (*class, message.clone()),
             };
@@ -76,15 +81,28 @@ impl Ask<'_> {
     }
 
     /// Sends one request and logs what came.
-    async fn attempt(&self, encoded: &Encoded) -> Result<(Seq, Answer, Option<Duration>), AppendError> {
+    async fn attempt(&self, encoded: &Encoded) -> Result<Attempted, AppendError> {
         let is_shown = self.lane == Lane::Main;
+        let mut gate = Gate::new(self.text_calls());
         let mut on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) if is_shown => self.emit(Event::TextDelta(text.to_owned())),
+            Delta::Text(text) if is_shown => self.show(gate.push(text)),
             Delta::Reasoning(text) if is_shown => self.emit(Event::ReasoningDelta(text.to_owned())),
             Delta::Text(_) | Delta::Reasoning(_) | Delta::CallStarted(_) => {}
         };
         let begun = Instant::now();
-        let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let mut attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
+        let untaken = match self.read(&attempt) {
+            Reading::Text => {
+                // What failed is asked for again, and told then.
+                self.show(gate.finish().filter(|_| !matches!(attempt.ended, Ended::Failed { .. })));
+                None
+            }
+            Reading::Calls(content) => {
+                attempt = Attempt { content, finish: Finish::ToolCalls, ..attempt };
+                None
+            }
+            Reading::Untaken(untaken) => Some(untaken),
+        };
         let answer = Answer {
             model: self.log.read(|state| unless_named(state, self.setup.model.name())),
             content: attempt.content,
@@ -98,7 +116,33 @@ impl Ask<'_> {
         if is_shown {
             self.emit(Event::Answer { step: self.step, answer: answer.clone() });
         }
-        Ok((seq, answer, attempt.retry_after))
+        Ok(Attempted { seq, answer, untaken, retry_after: attempt.retry_after })
+    }
+
+    /// What becomes of calls written as text: a worker's are what it says.
+    fn text_calls(&self) -> TextCallRule {
+        match self.lane {
+            Lane::Main => self.setup.model.text_calls(),
+            Lane::Worker(_) => TextCallRule::Ignore,
+        }
+    }
+
+    /// What an attempt's text is. One that did not end by itself is no call.
+    fn read(&self, attempt: &Attempt) -> Reading {
+        let is_whole = matches!(attempt.finish, Finish::EndTurn | Finish::ToolCalls | Finish::Unknown);
+        if attempt.ended != Ended::Complete || !is_whole {
+            return Reading::Text;
+        }
+        self.log.read(|state| {
+            let tools = state.world.as_ref().map_or(&[][..], |world| &world.tools);
+            text_calls::read(&attempt.content, tools, self.text_calls())
+        })
+    }
+
+    fn show(&self, text: Option<String>) {
+        if let Some(text) = text {
+            self.emit(Event::TextDelta(text));
+        }
     }
 
     fn emit(&self, event: Event) {
@@ -110,6 +154,15 @@ impl Ask<'_> {
 fn unless_named(state: &SessionState, name: &str) -> String {
     let is_named = state.model.as_ref().is_some_and(|choice| choice.model == name);
     if is_named { String::new() } else { name.to_owned() }
+}
+
+/// One attempt, which is in the log.
+struct Attempted {
+    seq: Seq,
+    answer: Answer,
+    /// The call written as text that it is, if it is one that is not run.
+    untaken: Option<Untaken>,
+    retry_after: Option<Duration>,
 }
 
 /// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.

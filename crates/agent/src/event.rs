@@ -87,7 +87,8 @@ pub struct TurnReport {
     pub usage: Usage,
     /// Calls that were denied in this turn.
     pub denied: u64,
-    /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none.
+    /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none, or if it was a
+    /// call written as text ([`TurnFailure::TextCall`]).
     pub text: String,
     /// The plan at the end.
     pub plan: PlanInView,
@@ -108,6 +109,11 @@ pub enum TurnFailure {
         /// How long the provider asks to wait, where it does.
         retry_after: Option<Duration>,
     },
+    /// The answer was a call written as text that was not run, and so was the one before it in the turn.
+    TextCall {
+        /// What happened, and which setting helps.
+        message: String,
+    },
     /// The conversation does not fit the model's window and cannot be made to.
     Window {
         /// What takes the room, and what can be done.
@@ -125,6 +131,7 @@ impl TurnFailure {
     pub fn message(&self) -> &str {
         match self {
             TurnFailure::Model { message, .. }
+            | TurnFailure::TextCall { message }
             | TurnFailure::Window { message }
             | TurnFailure::Log { message } => message,
         }
@@ -134,6 +141,7 @@ impl TurnFailure {
     pub fn class(&self) -> &'static str {
         match self {
             TurnFailure::Model { class, .. } => class.as_str(),
+            TurnFailure::TextCall { .. } => "text_call",
             TurnFailure::Window { .. } => "overflow",
             TurnFailure::Log { .. } => "log",
         }
@@ -143,7 +151,7 @@ impl TurnFailure {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             TurnFailure::Model { retry_after, .. } => *retry_after,
-            TurnFailure::Window { .. } | TurnFailure::Log { .. } => None,
+            TurnFailure::TextCall { .. } | TurnFailure::Window { .. } | TurnFailure::Log { .. } => None,
         }
     }
 }

@@ -17,6 +17,8 @@ mod surroundings;
 mod watch;
 mod closing;
 mod dispatch;
+mod text_call;
+mod window;
 mod ask;
 pub mod compaction;
 mod step;

@@ -1,9 +1,11 @@
 //! One step: what is new goes into the log, the request that follows is sent, and the answer's calls are run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mainstay_session::attention::{notification_text, reminder_text};
-use mainstay_session::entry::{Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
+use mainstay_model::text_calls::Untaken;
+use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
+use mainstay_session::entry::{Answer, Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::Finish;
 use mainstay_tools::Jobs;
@@ -19,7 +21,9 @@ use crate::occupancy::Thresholds;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
+use crate::text_call;
 use crate::watch::Watch;
+use crate::window;
 
 /// How a step ended.
 pub(crate) enum StepEnd {
@@ -33,11 +37,28 @@ pub(crate) enum StepEnd {
     Failed(TurnFailure),
 }
 
+/// What was told already and is not told again.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// A window that is smaller than declared, in the life of the agent.
+    window: AtomicBool,
+    /// A call written as text, in the turn.
+    text_call: AtomicBool,
+}
+
+impl Told {
+    /// Begins a turn.
+    pub(crate) fn begin_turn(&self) {
+        self.text_call.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What one step is taken with.
 pub(crate) struct StepContext<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) told: &'a Told,
     pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     /// The step within the turn, from 1.
@@ -54,11 +75,13 @@ impl StepContext<'_> {
         self.append_what_is_new(prompt)?;
         let (seq, answer) = match self.ask().await? {
             Asked::Answer(seq, answer) => (seq, answer),
+            Asked::TextCall(untaken) => return self.refuse_text_call(&untaken),
             Asked::Cancelled => return Ok(StepEnd::Cancelled),
             Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
             // Made room for, or turned into a failure, by then.
             Asked::Overflow { .. } => return Ok(StepEnd::Cancelled),
         };
+        self.look_at_window(&answer);
         if answer.calls().next().is_none() {
             return Ok(StepEnd::Answered(answer.finish));
         }
@@ -169,7 +192,9 @@ impl StepContext<'_> {
                     .await?;
                 match &asked {
                     Asked::Overflow { message } => self.make_room(Reason::Overflow { message }).await?,
-                    Asked::Answer(..) | Asked::Cancelled | Asked::Failed(_) => Some(asked),
+                    Asked::Answer(..) | Asked::TextCall(_) | Asked::Cancelled | Asked::Failed(_) => {
+                        Some(asked)
+                    }
                 }
             };
             if let Some(asked) = asked {
@@ -186,6 +211,29 @@ impl StepContext<'_> {
             Room::Cancelled => Some(Asked::Cancelled),
             Room::Failed(failure) => Some(Asked::Failed(failure)),
         })
+    }
+
+    /// Tells the model once in a turn that its call was not run, and gives up the next time.
+    fn refuse_text_call(&self, untaken: &Untaken) -> Result<StepEnd, AppendError> {
+        let message = text_call::message(untaken, self.setup.model.name());
+        if self.told.text_call.swap(true, Ordering::Relaxed) || self.number >= self.setup.max_steps {
+            return Ok(StepEnd::Failed(TurnFailure::TextCall { message }));
+        }
+        self.emit(Event::Warning(message));
+        let text = text_call_text(&untaken.tool, &text_call::reason(untaken));
+        self.append_notice(Notice { about: NoticeKind::TextCall, text })?;
+        Ok(StepEnd::Continue)
+    }
+
+    /// Warns once if the server seems to have a smaller window than the settings say.
+    fn look_at_window(&self, answer: &Answer) {
+        let has_images = self.log.read(window::has_images);
+        let model = self.setup.model.as_ref();
+        if let Some(warning) = window::warning(answer, model.name(), model.context_window(), has_images)
+            && !self.told.window.swap(true, Ordering::Relaxed)
+        {
+            self.emit(Event::Warning(warning));
+        }
     }
 
     fn emit(&self, event: Event) {

@@ -19,7 +19,7 @@ use crate::event::{Event, TurnFailure, TurnReport};
 use crate::occupancy::Thresholds;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
-use crate::step::{StepContext, StepEnd};
+use crate::step::{StepContext, StepEnd, Told};
 use crate::watch::Watch;
 
 /// How often in a row the same call may fail before the turn ends.
@@ -30,6 +30,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) log: &'a SharedLog,
     pub(crate) watch: &'a Mutex<Watch>,
+    pub(crate) told: &'a Told,
     pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
 }
@@ -56,6 +57,7 @@ impl Turn<'_> {
         let deadline = self.setup.max_time.map(|time| Instant::now() + time);
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
+        self.told.begin_turn();
         if let Some(stop) = self.make_room().await? {
             return Ok(stop);
         }
@@ -112,14 +114,8 @@ impl Turn<'_> {
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
-        let context = StepContext {
-            setup: self.setup,
-            log: self.log,
-            watch: self.watch,
-            jobs: self.jobs,
-            cancel: &cancel,
-            number,
-        };
+        let Turn { setup, log, watch, told, jobs, .. } = *self;
+        let context = StepContext { setup, log, watch, told, jobs, cancel: &cancel, number };
         let step = context.take(prompt);
         tokio::pin!(step);
         tokio::select! {
@@ -192,6 +188,7 @@ impl Turn<'_> {
         stop_reason: StopReason,
         failure: Option<TurnFailure>,
     ) -> TurnReport {
+        let is_text_call = matches!(failure, Some(TurnFailure::TextCall { .. }));
         self.log.read(|state| TurnReport {
             stop_reason,
             failure,
@@ -201,7 +198,7 @@ impl Turn<'_> {
                 output_tokens: state.totals.usage.output_tokens - before.usage.output_tokens,
             },
             denied: state.totals.denied - before.denied,
-            text: last_text(state, begun),
+            text: if is_text_call { String::new() } else { last_text(state, begun) },
             plan: state.plan.clone(),
             totals: state.totals,
         })

@@ -281,7 +281,10 @@ async fn a_dropped_turn_is_closed_by_the_next() {
     drop_in_mid_call(&mut pushed, &mut agent).await;
     agent.notifier().notify("news", false).unwrap();
     let told = assert_goes_on(&mut agent, &mut pushed.asks).await;
-    let tail: Vec<&str> = told.iter().rev().take(5).rev().map(|(_, text)| text.as_str()).collect();
+    // Where roles alternate, the encoder puts a short answer of its own between results and what the user says.
+    let told: Vec<&str> =
+        told.iter().filter(|(role, _)| role != "assistant").map(|(_, text)| text.as_str()).collect();
+    let tail = &told[told.len() - 5..];
     let signs = ["work is done", "Interrupted", "Interrupted", "news", "and then"];
     assert!(tail.iter().zip(signs).all(|(text, sign)| text.contains(sign)), "{tail:?}");
 }

@@ -791,8 +791,8 @@ fn changes_of_files_are_taken_back() {
     machine.run(&["undo", &id]).failed(1, &["no change of a file is left to take back"]);
 
     assert_eq!(machine.run(&["exec", "--last", "look"]).code, 0);
-    let told = machine.entries().into_iter().filter(|entry| entry["about"]["notice"] == "files_changed");
-    let text = told.last().unwrap()["text"].as_str().unwrap().to_owned();
+    let told = machine.entries().into_iter().rfind(|entry| entry["about"]["notice"] == "files_changed");
+    let text = told.unwrap()["text"].as_str().unwrap().to_owned();
     assert!(text.contains("a.txt") && text.contains("b.txt: it is gone"), "{text}");
 }
 

@@ -11,6 +11,9 @@ use std::collections::HashSet;
 pub(crate) enum IdRule {
     /// Up to 64 letters, digits, `_` and `-`.
     Word,
+    /// Up to 40 of them: "Expected a string with maximum length 40" is what OpenAI says over Chat Completions
+    /// (<https://github.com/microsoft/autogen/issues/6377>).
+    Forty,
     /// Nine letters and digits, which Mistral demands.
     Nine,
 }
@@ -56,10 +59,13 @@ impl CallIds {
     fn is_sendable(&self, id: &str) -> bool {
         match self.rule {
             IdRule::Nine => id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
-            IdRule::Word => {
-                (1..=64).contains(&id.len())
-                    && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-            }
+            IdRule::Forty => is_word(id, 40),
+            IdRule::Word => is_word(id, 64),
         }
     }
+}
+
+fn is_word(id: &str, longest: usize) -> bool {
+    (1..=longest).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }

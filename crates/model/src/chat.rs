@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that imitate it.
 //!
 //! [`encode`] writes a request so that it only grows; [`decode`] reads what servers really send. Calls that a local
-//! model writes as text are not looked for here: text is text until a setting says otherwise.
+//! model writes as text are the matter of [`crate::text_calls`]; here text is text.
 
 pub mod decode;
 pub mod encode;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{Auth, Endpoint};
 use crate::model::{Attempt, Delta, Encoded, Model};
-use crate::settings::{ModelSettings, SettingsError};
+use crate::settings::{ModelSettings, SettingsError, TextCallRule};
 
 /// The name of this wire format in the configuration.
 pub const API: &str = "openai-chat";
@@ -49,6 +49,10 @@ impl Model for ChatModel {
 
     fn takes_images(&self) -> bool {
         self.settings.images
+    }
+
+    fn text_calls(&self) -> TextCallRule {
+        self.settings.text_call_rule()
     }
 
     fn effort(&self) -> Option<&str> {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{Auth, Endpoint};
 use crate::model::{Attempt, Delta, Encoded, Model};
-use crate::settings::{ModelSettings, SettingsError};
+use crate::settings::{ModelSettings, SettingsError, TextCallRule};
 
 /// The name of this wire format in the configuration.
 pub const API: &str = "gemini";
@@ -52,6 +52,10 @@ impl Model for GeminiModel {
 
     fn takes_images(&self) -> bool {
         self.settings.images
+    }
+
+    fn text_calls(&self) -> TextCallRule {
+        self.settings.text_call_rule()
     }
 
     fn effort(&self) -> Option<&str> {

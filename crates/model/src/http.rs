@@ -19,7 +19,7 @@ use crate::decoder::{Close, Decoder, Feed, OnDelta, Progress};
 use crate::delay::DelayHeaders;
 use crate::failure::{self, Failure};
 use crate::model::Attempt;
-use crate::settings::{ModelSettings, Secret, SettingsError};
+use crate::settings::{ModelSettings, Secret, SettingsError, is_loopback};
 
 const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(600);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -419,13 +419,6 @@ fn shown(url: &Url) -> String {
     url.set_query(None);
     url.set_fragment(None);
     url.to_string()
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn headers(settings: &ModelSettings, auth: Auth) -> Result<HeaderMap, SettingsError> {

@@ -5,13 +5,15 @@
 //! [`retry`], and logs every attempt.
 //!
 //! A wire format is a module with an encoder and a [`decoder::Decoder`] ([`chat`] is one); framing, error
-//! classification, the way to a provider and the hashing of units are shared.
+//! classification, the way to a provider and the hashing of units are shared. Calls that came as text are read by
+//! [`text_calls`].
 
+pub mod settings;
 pub mod model;
 pub mod retry;
-pub mod settings;
 pub mod units;
 mod raw;
+pub mod text_calls;
 mod delay;
 mod failure;
 mod sse;
@@ -31,4 +33,4 @@ pub use gemini::GeminiModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use responses::ResponsesModel;
 pub use script::{ScriptError, ScriptModel};
-pub use settings::{ModelSettings, Secret, SettingsError, TextCalls};
+pub use settings::{ModelSettings, Secret, SettingsError, TextCallRule, TextCalls};

@@ -7,6 +7,8 @@ use mainstay_session::message::{Content, Ended, Finish, RequestMark, Usage};
 use mainstay_session::request::Request;
 use tokio_util::sync::CancellationToken;
 
+use crate::settings::TextCallRule;
+
 /// A model that answers requests.
 pub trait Model: Send + Sync {
     /// How the model is named in logs: `provider/name`, or `script:FILE`.
@@ -21,6 +23,11 @@ pub trait Model: Send + Sync {
     /// Whether it looks at images.
     fn takes_images(&self) -> bool {
         false
+    }
+
+    /// What becomes of a call that it wrote as text (see [`crate::text_calls`]).
+    fn text_calls(&self) -> TextCallRule {
+        TextCallRule::Ignore
     }
 
     /// How hard it is told to think, in the provider's words; nothing where that is left to the provider.

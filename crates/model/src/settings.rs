@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use reqwest::Url;
 use serde_json::{Map, Value};
 
 /// A value that must not be shown: a key. Its `Debug` text is a mask, and it has no `Display`.
@@ -103,6 +104,30 @@ impl ModelSettings {
             provider,
         }
     }
+
+    /// What becomes of a call that this model wrote as text.
+    pub fn text_call_rule(&self) -> TextCallRule {
+        match self.text_calls {
+            TextCalls::On => TextCallRule::Take,
+            TextCalls::Off => TextCallRule::Ignore,
+            TextCalls::Auto if self.is_local() => TextCallRule::Take,
+            TextCalls::Auto => TextCallRule::Report,
+        }
+    }
+
+    /// Whether it is a server of those that run small models, which write calls as text.
+    fn is_local(&self) -> bool {
+        matches!(self.provider.as_str(), "ollama" | "llamacpp" | "lmstudio")
+            || Url::parse(&self.base_url).is_ok_and(|url| is_loopback(&url))
+    }
+}
+
+/// Whether an address is on this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The setting `text_calls`: whether an answer that is nothing but a call written as text is a call.
@@ -115,6 +140,17 @@ pub enum TextCalls {
     On,
     /// It is text and nothing else.
     Off,
+}
+
+/// What becomes of a call that a model wrote as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextCallRule {
+    /// It is run where it is the whole answer and fits an offered tool, and reported otherwise.
+    Take,
+    /// It is reported and not run.
+    Report,
+    /// It is an answer like any other.
+    Ignore,
 }
 
 /// The settings cannot be used.
@@ -167,6 +203,29 @@ pub enum SettingsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// I03: local servers pass calls on as text, and so does whatever runs on this machine.
+    #[test]
+    fn text_is_taken_for_calls_where_small_models_run() {
+        let rule = |provider: &str, url: &str| ModelSettings::new(provider, "m", url, 8_000).text_call_rule();
+        for (provider, url, expected) in [
+            ("ollama", "http://192.0.2.1:11434/v1", TextCallRule::Take),
+            ("llamacpp", "http://127.0.0.1:8080/v1", TextCallRule::Take),
+            ("lmstudio", "https://example.invalid/v1", TextCallRule::Take),
+            ("own", "http://localhost:8000/v1", TextCallRule::Take),
+            ("own", "http://[::1]:8000/v1", TextCallRule::Take),
+            ("own", "https://example.invalid/v1", TextCallRule::Report),
+            ("openai", "https://example.invalid/v1", TextCallRule::Report),
+            ("own", "no address", TextCallRule::Report),
+        ] {
+            assert_eq!(rule(provider, url), expected, "{provider} {url}");
+        }
+        let mut settings = ModelSettings::new("ollama", "m", "http://127.0.0.1:1/v1", 8_000);
+        settings.text_calls = TextCalls::Off;
+        assert_eq!(settings.text_call_rule(), TextCallRule::Ignore);
+        settings = ModelSettings { text_calls: TextCalls::On, ..ModelSettings::new("x", "m", "", 8_000) };
+        assert_eq!(settings.text_call_rule(), TextCallRule::Take);
+    }
 
     #[test]
     fn a_secret_never_shows_in_debug_output() {

@@ -383,7 +383,7 @@ fn encoding_is_a_function_of_the_request() {
     let one = write(&settings(), &list, None);
     assert_eq!(one, write(&settings(), &list, None));
     // The hash is in the logs of sessions: a change of it is a new version of the projection.
-    assert_eq!(one.mark.hash, "8265ae0220b246a0af1911eea8a8deda3701a323d492a0e49e55767f5f1589d9");
+    assert_eq!(one.mark.hash, "8265ae0220b246a0");
     assert_eq!(one.mark.bytes, one.body.len() as u64);
 }
 

@@ -142,6 +142,14 @@ pub fn continuation_text(plan: &Plan) -> String {
     ))
 }
 
+/// What the model is told of a call that it wrote as text; `why` says why that was not run.
+pub fn text_call_text(tool: &str, why: &str) -> String {
+    runtime_block(&format!(
+        "Your last answer holds a call of `{tool}` that is written as text. It was not run: {why}. Make the call as a tool \
+         call, with nothing else in the answer; if you meant no call, say so in other words."
+    ))
+}
+
 /// How the heading of every notification begins.
 pub(crate) const NOTIFICATION: &str = "\nNotification";
 

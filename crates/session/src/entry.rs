@@ -283,11 +283,6 @@ pub struct Told {
     pub cwd: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 /// Which model answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelChoice {
@@ -346,6 +341,14 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Which model made it, where `choice` is the last model entry before it.
+    pub fn made_by<'a>(&'a self, choice: Option<&'a ModelChoice>) -> &'a str {
+        match choice {
+            Some(choice) if self.model.is_empty() => &choice.model,
+            Some(_) | None => &self.model,
+        }
+    }
+
     /// The calls, in order; a call's place here is its [`CallRef::call`].
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(Content::as_call)
@@ -450,6 +453,8 @@ pub enum NoticeKind {
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
     Continuation,
+    /// The model is told that a call it wrote as text was not run.
+    TextCall,
     /// A worker is asked for a summary.
     Compaction,
 }
@@ -467,6 +472,7 @@ impl NoticeKind {
             NoticeKind::Moved { .. } => "moved",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
+            NoticeKind::TextCall => "text_call",
             NoticeKind::Compaction => "compaction",
         }
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::arguments::object_or_empty;
+use crate::arguments::{clean_surrogates, object_or_empty};
 use crate::conversation::{Item, Step};
 use crate::lookalike::{neutralise, neutralise_arguments};
 use crate::message::{Content, Image, Outcome, RequestMark, ToolResult, ToolSpec};
@@ -220,16 +220,25 @@ fn block(content: &Content) -> Option<Block<'_>> {
     match content {
         Content::Text { text } if text.trim().is_empty() => None,
         Content::Text { text } => Some(Block::Text(neutralise(text))),
-        Content::Reasoning { text, opaque: None } if text.trim().is_empty() => None,
-        Content::Reasoning { text, opaque } => Some(Block::Reasoning { text, opaque: opaque.as_deref() }),
+        Content::Reasoning { text, opaque } => {
+            let opaque = opaque.as_deref().filter(|raw| is_sendable(raw));
+            let is_filled = opaque.is_some() || !text.trim().is_empty();
+            is_filled.then_some(Block::Reasoning { text, opaque })
+        }
         Content::Call(call) => Some(Block::Call {
             id: &call.id,
             name: &call.name,
             arguments: sent_arguments(&call.arguments),
-            opaque: call.opaque.as_deref(),
+            opaque: call.opaque.as_deref().filter(|raw| is_sendable(raw)),
         }),
-        Content::Opaque { raw } => Some(Block::Opaque(raw)),
+        Content::Opaque { raw } => is_sendable(raw).then_some(Block::Opaque(raw)),
     }
+}
+
+/// Whether an opaque value can go back as it is: no provider takes half of a surrogate pair, also from itself, and what
+/// goes back altered is refused.
+fn is_sendable(raw: &str) -> bool {
+    matches!(clean_surrogates(raw), Cow::Borrowed(_))
 }
 
 /// The arguments as they are sent back: the bytes the model wrote, unless they are no object or imitate the runtime.

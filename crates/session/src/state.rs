@@ -413,10 +413,7 @@ impl SessionState {
             Ended::Cancelled => text_only(&answer.content),
             Ended::Failed { .. } => return,
         };
-        let model = match (&self.model, answer.model.as_str()) {
-            (Some(choice), "") => choice.model.clone(),
-            (_, named) => named.to_owned(),
-        };
+        let model = answer.made_by(self.model.as_ref()).to_owned();
         let step = Step::new(seq, model, content);
         if !step.results.is_empty() {
             self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
@@ -647,6 +644,7 @@ impl SessionState {
             NoticeKind::PlanCarried
             | NoticeKind::Interceptor
             | NoticeKind::Continuation
+            | NoticeKind::TextCall
             | NoticeKind::Compaction => {}
         }
         self.history.push(Item::Notice { text: notice.text.clone() });

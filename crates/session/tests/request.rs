@@ -231,6 +231,25 @@ fn opaque_values_come_back_byte_for_byte() {
     assert!(request(session.state()).previous.is_none());
 }
 
+/// D17, D19: half of a surrogate pair in an opaque value would be refused by every server, and so would an altered value:
+/// it is left out whole.
+#[test]
+fn an_opaque_value_with_half_a_surrogate_pair_is_left_out() {
+    let home = temp_dir();
+    let mut session = Session::create(home.path());
+    let half = r#"{"thinking":"\ud99c","signature":"x"}"#.to_owned();
+    let whole = r#"{"thinking":"\ud83d\ude00","signature":"x"}"#;
+    let content = vec![
+        Content::Reasoning { text: "hm".to_owned(), opaque: Some(half.clone()) },
+        Content::Reasoning { text: String::new(), opaque: Some(half.clone()) },
+        Content::Opaque { raw: half },
+        Content::Opaque { raw: whole.to_owned() },
+    ];
+    session.append(answer(content));
+    let Message::Answer { blocks, .. } = &last_messages(session.state(), 1)[0] else { panic!() };
+    assert_eq!(*blocks, [Block::Reasoning { text: "hm", opaque: None }, Block::Opaque(whole)]);
+}
+
 /// L10: a state without a world or without a result still makes a request.
 #[test]
 fn the_projection_is_total() {

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod models;
+pub mod speech;
 pub mod tools;
 pub mod wire;
 pub mod workspace;

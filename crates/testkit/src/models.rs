@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use mainstay_model::chat::encode::encode;
-use mainstay_model::{Attempt, Delta, Encoded, Model, ModelSettings, ScriptModel};
+use mainstay_model::{Attempt, Delta, Encoded, Model, ModelSettings, ScriptModel, TextCallRule};
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use mainstay_session::request::Request;
 use serde_json::Value;
@@ -30,6 +30,7 @@ pub struct RecordingModel {
     inner: Arc<dyn Model>,
     sent: Mutex<Vec<Encoded>>,
     on_send: Box<dyn Fn(&Encoded) + Send + Sync>,
+    text_calls: Option<TextCallRule>,
 }
 
 impl RecordingModel {
@@ -40,7 +41,14 @@ impl RecordingModel {
 
     /// As [`RecordingModel::new`]; `on_send` sees each request before the model does.
     pub fn with(inner: Arc<dyn Model>, on_send: impl Fn(&Encoded) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(RecordingModel { inner, sent: Mutex::default(), on_send: Box::new(on_send) })
+        let on_send = Box::new(on_send);
+        Arc::new(RecordingModel { inner, sent: Mutex::default(), on_send, text_calls: None })
+    }
+
+    /// As [`RecordingModel::new`]; calls that the model writes as text go by this rule.
+    pub fn with_text_calls(inner: Arc<dyn Model>, rule: TextCallRule) -> Arc<Self> {
+        let text_calls = Some(rule);
+        Arc::new(RecordingModel { inner, sent: Mutex::default(), on_send: Box::new(|_| ()), text_calls })
     }
 
     /// What was sent so far.
@@ -64,6 +72,10 @@ impl Model for RecordingModel {
 
     fn takes_images(&self) -> bool {
         self.inner.takes_images()
+    }
+
+    fn text_calls(&self) -> TextCallRule {
+        self.text_calls.unwrap_or_else(|| self.inner.text_calls())
     }
 
     fn encode(&self, request: &Request<'_>) -> Encoded {

@@ -13,6 +13,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::speech::{Speech, Wire};
+
 /// A running server. Dropping it ends it and closes its connections.
 #[derive(Debug)]
 pub struct WireServer {
@@ -131,6 +133,38 @@ impl Reply {
         Reply::stream(format!("{events}data: [DONE]\n\n"))
     }
 
+    /// What a model says, in a wire format.
+    pub fn speech(wire: Wire, speech: &Speech) -> Self {
+        Reply::stream(wire.stream(speech))
+    }
+
+    /// How many events the body has.
+    pub fn events(&self) -> usize {
+        event_ends(&self.body).len()
+    }
+
+    /// Puts bytes into the body behind this many of its events: an error in a stream that began well, a frame that is
+    /// none, a ping.
+    pub fn with_event(mut self, behind: usize, event: &str) -> Self {
+        let ends = event_ends(&self.body);
+        let at = behind.checked_sub(1).map_or(0, |last| ends[last.min(ends.len() - 1)]);
+        self.body.splice(at..at, event.bytes());
+        self
+    }
+
+    /// Sends one of the body's events twice.
+    pub fn repeat_event(self, place: usize) -> Self {
+        let ends = event_ends(&self.body);
+        let begin = place.checked_sub(1).map_or(0, |before| ends[before]);
+        let event = String::from_utf8_lossy(&self.body[begin..ends[place]]).into_owned();
+        self.with_event(place + 1, &event)
+    }
+
+    /// The body's bytes, for a decoder that is fed without a server.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// A JSON document.
     pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Reply::new(status, "application/json", body)
@@ -187,6 +221,11 @@ impl Reply {
             End::CutAfter(bytes) | End::StallAfter(bytes) => &self.body[..bytes.min(self.body.len())],
         }
     }
+}
+
+/// Where each event ends, its blank line included.
+fn event_ends(body: &[u8]) -> Vec<usize> {
+    body.windows(2).enumerate().filter(|(_, two)| two == b"\n\n").map(|(at, _)| at + 2).collect()
 }
 
 #[derive(Debug, Default)]

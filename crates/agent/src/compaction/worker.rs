@@ -128,7 +128,8 @@ impl Worker<'_> {
         for round in 1..=ROUNDS {
             let (seq, answer) = match self.ask(round).await? {
                 Asked::Answer(seq, answer) => (seq, answer),
-                Asked::Cancelled => return Ok(Written::Cancelled),
+                // A worker's text is never read for calls.
+                Asked::TextCall(_) | Asked::Cancelled => return Ok(Written::Cancelled),
                 Asked::Overflow { .. } => return Ok(Written::TooLarge),
                 Asked::Failed(failure) => return Ok(failed(failure)),
             };

@@ -135,7 +135,7 @@ impl Collector {
         self.sent.push(Sent {
             seq,
             lane,
-            model: answer.model.clone(),
+            model: answer.made_by(self.model.as_ref()).to_owned(),
             mark,
             usage: answer.usage,
             ended: super::ended(&answer.ended),

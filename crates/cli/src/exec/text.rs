@@ -78,6 +78,7 @@ fn progress(event: &Event) {
                 NoticeKind::Moved { .. } => "the model was told of the new directory",
                 NoticeKind::Interceptor => "a text was added to the history",
                 NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
+                NoticeKind::TextCall => "the model was told that a call it wrote as text was not run",
                 NoticeKind::Compaction => "the model was asked for a summary",
             };
             say(&format!("  ({what})"));

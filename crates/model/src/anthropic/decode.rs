@@ -136,6 +136,9 @@ impl AnthropicDecoder {
 
     fn block_start(&mut self, event: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
         let Some(json) = event.get("content_block") else { return Progress::Nothing };
+        if self.blocks.last().is_some_and(|last| last.is_begun_again(event.number("index"), json)) {
+            return Progress::Nothing;
+        }
         let Some((block, brought)) = Block::begin(event.number("index"), json, on_delta) else {
             return Progress::Nothing;
         };

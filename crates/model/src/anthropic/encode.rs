@@ -239,11 +239,15 @@ impl Writer<'_> {
     }
 
     fn finish(mut self) -> Encoded {
-        if self.open == Some(Role::Assistant) {
-            self.block(Role::User, &text_block(CONTINUE));
-            self.anchors.offer(&self.body);
-        }
-        self.body.push_str(if self.open.is_some() { "]}]}" } else { "]}" });
+        let end = match self.open {
+            // Like a closing bracket, this is written anew each time: what comes next may stand in its place.
+            Some(Role::Assistant) => {
+                format!("]}},{{\"role\":\"user\",\"content\":[{}]}}]}}", text_block(CONTINUE))
+            }
+            Some(Role::User) => "]}]}".to_owned(),
+            None => "]}".to_owned(),
+        };
+        self.body.push_str(&end);
         let mut mark = self.units.finish(self.body.len());
         self.anchors.write(&mut self.body, mark.shared);
         mark.bytes = self.body.len() as u64;

@@ -5,6 +5,10 @@
 //!
 //! A system message stands only at the start; every later text of the runtime is told in the user's role. Many servers
 //! reject a system message elsewhere, and folding it into the first one would change bytes that were sent.
+//!
+//! Where roles must alternate, servers refuse a user's text right behind results ("Unexpected role 'user' after role
+//! 'tool'"), and their templates count neither results nor answers with calls. So a short answer stands between the two,
+//! and a short text of the user's between two answers.
 
 use mainstay_session::message::ToolSpec;
 use mainstay_session::request::{Block, Message, Picture, Request};
@@ -16,6 +20,13 @@ use crate::model::Encoded;
 use crate::raw::{self, Fields};
 use crate::settings::ModelSettings;
 use crate::units::Units;
+
+/// What stands between results and a text of the user's where roles must alternate.
+const RECEIVED: &str = "(results received)";
+
+/// What the user says between two answers where roles must alternate. Sessions hardly bring this about: a prompt must
+/// have been blank.
+const CONTINUE: &str = "(continue)";
 
 /// Writes the request for the model that is called `model` in the log.
 pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
@@ -35,16 +46,17 @@ fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Un
         alternate_roles: settings.alternate_roles,
         body: head(settings),
         units,
-        ids: CallIds::new(if settings.short_call_ids { IdRule::Nine } else { IdRule::Word }),
+        ids: CallIds::new(if settings.short_call_ids { IdRule::Nine } else { IdRule::Forty }),
         takes_images: settings.images,
         shown: Vec::new(),
         open_user: false,
-        any_message: false,
+        last: None,
     };
     writer.tools(request.tools);
     writer.body.push_str("\"messages\":[");
     if !request.system.trim().is_empty() {
-        writer.message(&format!("{{\"role\":\"system\",\"content\":{}}}", quoted(request.system)));
+        let content = quoted(request.system);
+        writer.message(Role::System, &format!("{{\"role\":\"system\",\"content\":{content}}}"));
     }
     for message in &request.messages {
         match message {
@@ -92,7 +104,16 @@ struct Writer<'a> {
     shown: Vec<String>,
     /// Whether the last message is a list of user texts that another one may join.
     open_user: bool,
-    any_message: bool,
+    /// Whose message is the last one.
+    last: Option<Role>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
 }
 
 impl Writer<'_> {
@@ -119,7 +140,7 @@ impl Writer<'_> {
         parts.extend(pictures.iter().map(|picture| self.picture(picture)));
         match parts.as_slice() {
             [_] if pictures.is_empty() && !self.alternate_roles => {
-                self.message(&format!("{{\"role\":\"user\",\"content\":{}}}", quoted(text)));
+                self.message(Role::User, &format!("{{\"role\":\"user\",\"content\":{}}}", quoted(text)));
             }
             _ => parts.iter().for_each(|part| self.user_part(part)),
         }
@@ -140,7 +161,11 @@ impl Writer<'_> {
         if self.open_user {
             return self.unit(&format!(",{part}"));
         }
-        self.message(&format!("{{\"role\":\"user\",\"content\":[{part}"));
+        if self.alternate_roles && self.last == Some(Role::Tool) {
+            let content = quoted(RECEIVED);
+            self.message(Role::Assistant, &format!("{{\"role\":\"assistant\",\"content\":{content}}}"));
+        }
+        self.message(Role::User, &format!("{{\"role\":\"user\",\"content\":[{part}"));
         self.open_user = true;
     }
 
@@ -156,7 +181,7 @@ impl Writer<'_> {
                 "{{\"type\":\"image_url\",\"image_url\":{{\"url\":\"data:{};base64,{data}\"}}}}",
                 picture.image.media_type
             ),
-            None => format!("{{\"type\":\"text\",\"text\":{}}}", quoted(&picture.placeholder())),
+            None => part(&picture.placeholder()),
         }
     }
 
@@ -183,8 +208,11 @@ impl Writer<'_> {
         if !has_text && calls.is_empty() {
             return;
         }
+        if self.alternate_roles && !matches!(self.last, Some(Role::User | Role::Tool)) {
+            self.user_part(&part(CONTINUE));
+        }
         let content = if has_text { quoted(&text) } else { "null".to_owned() };
-        self.message(&format!("{{\"role\":\"assistant\",\"content\":{content}"));
+        self.message(Role::Assistant, &format!("{{\"role\":\"assistant\",\"content\":{content}"));
         for field in returned.fields() {
             self.unit(&field);
         }
@@ -199,15 +227,19 @@ impl Writer<'_> {
         let shown: Vec<String> = pictures.iter().map(|picture| self.picture(picture)).collect();
         self.shown.extend(shown);
         let Some(id) = self.ids.of_call(call).map(quoted) else { return };
-        self.message(&format!("{{\"role\":\"tool\",\"tool_call_id\":{id},\"content\":{}}}", quoted(text)));
+        let content = quoted(text);
+        self.message(
+            Role::Tool,
+            &format!("{{\"role\":\"tool\",\"tool_call_id\":{id},\"content\":{content}}}"),
+        );
     }
 
     /// Begins a message.
-    fn message(&mut self, start: &str) {
+    fn message(&mut self, role: Role, start: &str) {
         if std::mem::take(&mut self.open_user) {
             self.body.push_str("]}");
         }
-        let comma = if std::mem::replace(&mut self.any_message, true) { "," } else { "" };
+        let comma = if self.last.replace(role).is_some() { "," } else { "" };
         self.unit(&format!("{comma}{start}"));
     }
 
@@ -218,13 +250,22 @@ impl Writer<'_> {
 
     fn finish(mut self) -> Encoded {
         self.show();
+        if self.alternate_roles && self.last == Some(Role::Assistant) {
+            // Like a closing bracket, this is written anew each time: what comes next may stand in its place.
+            let content = part(CONTINUE);
+            self.body.push_str(&format!(",{{\"role\":\"user\",\"content\":[{content}]}}"));
+        }
         self.body.push_str(if self.open_user { "]}]}" } else { "]}" });
         Encoded { mark: self.units.finish(self.body.len()), body: self.body.into_bytes() }
     }
 }
 
 fn text_part(text: &str) -> Option<String> {
-    (!text.trim().is_empty()).then(|| format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text)))
+    (!text.trim().is_empty()).then(|| part(text))
+}
+
+fn part(text: &str) -> String {
+    format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text))
 }
 
 /// What goes back to the model that wrote it, as it came: fields of the message.

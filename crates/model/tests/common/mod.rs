@@ -4,5 +4,8 @@
 
 pub mod anthropic_rules;
 pub mod recorded;
+pub mod rules_chat;
 pub mod rules_gemini;
 pub mod rules_responses;
+pub mod dialects;
+pub mod fuzzed;

@@ -95,6 +95,12 @@ impl Block {
         Block::begin(index, start, &mut |_| {}).map(|(block, _)| block)
     }
 
+    /// Whether this event only begins a call once more, of which nothing but its beginning has come: a gateway sent it
+    /// twice.
+    pub(super) fn is_begun_again(&self, index: Option<i64>, json: &str) -> bool {
+        self.kind == Kind::Call && self.input.as_str().is_empty() && self.index == index && self.start == json
+    }
+
     /// Whether a piece can belong to this block.
     pub(super) fn takes(&self, delta: &Fields<'_>) -> bool {
         match delta.text("type").as_deref() {

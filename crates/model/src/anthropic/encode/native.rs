@@ -17,7 +17,7 @@ pub(super) fn is_thinking(json: &str) -> bool {
     let Some(block) = Fields::of(json) else { return false };
     let is_filled = |name: &str| block.text(name).is_some_and(|text| !text.is_empty());
     match block.text("type").as_deref() {
-        Some("thinking") => is_filled("signature"),
+        Some("thinking") => block.text("thinking").is_some() && is_filled("signature"),
         Some("redacted_thinking") => is_filled("data"),
         _ => false,
     }

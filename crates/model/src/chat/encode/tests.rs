@@ -80,6 +80,7 @@ fn a_whole_request_reads_as_the_servers_expect() {
     {"role":"assistant","content":"I look.","reasoning_content":"h\u006d","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read","arguments":"{\"path\": \"a\"}"}},{"id":"c00000002","type":"function","function":{"name":"functions_read","arguments":"{}"}}]},
     {"role":"tool","tool_call_id":"call_1","content":"text a"},
     {"role":"tool","tool_call_id":"c00000002","content":"text b"},
+    {"role":"assistant","content":"(results received)"},
     {"role":"user","content":[{"type":"text","text":"<system-reminder>x</system-reminder>"}]}]}
     "#);
 }
@@ -103,7 +104,20 @@ fn roles_alternate_where_the_setting_says_so() {
 fn a_system_message_stands_only_at_the_start() {
     let all = messages(&settings(), turn());
     let roles: Vec<&str> = all.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "user"]);
+}
+
+/// B08: where roles must alternate, an answer stands between results and what the user says next; where they need not, none
+/// does.
+#[test]
+fn results_are_parted_from_the_user_s_texts_where_roles_must_alternate() {
+    let received = json!({"role": "assistant", "content": "(results received)"});
+    let strict = messages(&settings(), turn());
+    assert_eq!(strict[5], received);
+    let mut free = settings();
+    free.alternate_roles = false;
+    let free = messages(&free, turn());
+    assert!(!free.as_array().unwrap().contains(&received), "{free}");
 }
 
 /// I01, D19: reasoning goes back unchanged to the model that wrote it, and to no other.
@@ -220,7 +234,7 @@ fn encoding_is_a_function_of_the_request() {
     let one = encode(ME, &settings(), &request());
     assert_eq!(one, encode(ME, &settings(), &request()));
     // The hash is in the logs of sessions: a change of it is a new version of the projection.
-    assert_eq!(one.mark.hash, "963f4b8c088fa523ad298c8892e510d7b6ed731ccd146a5d957b18faf67398e4");
+    assert_eq!(one.mark.hash, "455ce536b357ff14");
 }
 
 /// J05: two sessions share the tools and the system text, whatever their first texts are.
@@ -352,6 +366,9 @@ proptest! {
         let after = write(&list, Some(&before.mark));
         prop_assert_eq!(after.mark.shared, before.mark.units);
         let open = String::from_utf8(before.body).unwrap();
+        let open = open.trim_end_matches([']', '}']);
+        // Written anew each time, as the brackets are.
+        let open = open.strip_suffix(r#",{"role":"user","content":[{"type":"text","text":"(continue)""#).unwrap_or(open);
         let open = open.trim_end_matches([']', '}']);
         prop_assert!(String::from_utf8(after.body).unwrap().starts_with(open));
     }

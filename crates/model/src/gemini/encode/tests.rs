@@ -314,5 +314,5 @@ fn encoding_is_a_function_of_the_request() {
     };
     assert_eq!(write(), write());
     // The hash is in the logs of sessions: a change of it is a new version of the projection.
-    assert_eq!(write().mark.hash, "1ab0c13ae2a85976021193df1dc39a50eca74836f2a167bc5d569a350a343d89");
+    assert_eq!(write().mark.hash, "1ab0c13ae2a85976");
 }

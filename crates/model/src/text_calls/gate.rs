@@ -1,0 +1,44 @@
+//! What of an answer may be shown while it streams: all but what may turn out to be a call.
+
+use super::markup::marker_from;
+use crate::settings::TextCallRule;
+
+/// Holds back what may be a call written as text, until it is known.
+#[derive(Debug)]
+pub struct Gate {
+    rule: TextCallRule,
+    held: String,
+    /// Whether something was shown, so that what comes later is not the whole answer.
+    any_shown: bool,
+}
+
+impl Gate {
+    /// Begins an answer.
+    pub fn new(rule: TextCallRule) -> Self {
+        Gate { rule, held: String::new(), any_shown: false }
+    }
+
+    /// Takes the next piece, and gives what can be shown.
+    pub fn push(&mut self, piece: &str) -> Option<String> {
+        self.held.push_str(piece);
+        let shown = if self.rule == TextCallRule::Ignore { self.held.len() } else { self.showable() };
+        let held = self.held.split_off(shown);
+        let shown = std::mem::replace(&mut self.held, held);
+        self.any_shown |= !shown.trim().is_empty();
+        Some(shown).filter(|shown| !shown.is_empty())
+    }
+
+    /// What was held back, for an answer that turned out to be no call.
+    pub fn finish(self) -> Option<String> {
+        Some(self.held).filter(|held| !held.is_empty())
+    }
+
+    fn showable(&self) -> usize {
+        let begun = self.held.trim_start();
+        // Where text may be calls, an answer that begins like one is held to its end.
+        let may_be_whole = self.rule == TextCallRule::Take
+            && !self.any_shown
+            && (begun.starts_with(['{', '[']) || begun.starts_with("```") || "```".starts_with(begun));
+        if may_be_whole { 0 } else { marker_from(&self.held).unwrap_or(self.held.len()) }
+    }
+}
