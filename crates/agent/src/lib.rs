@@ -16,6 +16,7 @@ mod caps;
 mod surroundings;
 mod watch;
 mod closing;
+mod consent;
 mod dispatch;
 mod ask;
 pub mod compaction;
@@ -28,7 +29,7 @@ pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
-pub use permission::Approve;
+pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules};
 pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Item;
+use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
@@ -242,6 +243,9 @@ pub struct Checkpoint {
     /// The call that failed last.
     #[serde(default)]
     pub failing: Option<FailingCall>,
+    /// How long nothing but plan writes and denied calls came.
+    #[serde(default, skip_serializing_if = "Idleness::is_none")]
+    pub idleness: Idleness,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]

@@ -434,6 +434,7 @@ fn a_next_segment_carries_the_state() {
         title,
         last_words,
         failing,
+        idleness,
     } = before.checkpoint(Vec::new());
     assert_eq!(
         (recent_files, seen.into_iter().collect(), inbox, inbox_ids, running.len(), grants, totals),
@@ -467,6 +468,7 @@ fn a_next_segment_carries_the_state() {
             &state.failing
         )
     );
+    assert_eq!(idleness, state.idleness);
     // A write that the tail kept is text: its result again changes nothing.
     session.append(Body::ToolResult(before.results().next().unwrap().clone()));
     assert!(session.state().plan.carried && statuses(session.state()) == ">-");
