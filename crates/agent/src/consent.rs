@@ -3,7 +3,7 @@
 //! A grant is an entry of the log before the call runs. The question is withdrawn when the turn is cancelled. What an
 //! edit would change is looked at again after the answer, for it may have been a long time coming.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mainstay_session::entry::{Body, Grant};
 use mainstay_session::log::AppendError;
@@ -49,6 +49,7 @@ impl Asking<'_> {
         context: &CallContext,
     ) -> Result<Consent, AppendError> {
         let about = subject(tool.kind(), arguments, context);
+        self.warn_of_escape(tool, &about, context);
         let question = match self.judge(tool, &about) {
             Judgement::Allow => return Ok(Consent::Given),
             Judgement::Deny { rule } => return Ok(self.denied_by(&rule, tool, &about)),
@@ -90,16 +91,22 @@ impl Asking<'_> {
         Ok(Consent::Given)
     }
 
+    /// The user sees where a path leads out of the workspace, though the tool will refuse it.
+    fn warn_of_escape(&self, tool: &dyn Tool, about: &Subject, context: &CallContext) {
+        let Subject::Path { path, .. } = about else { return };
+        let is_readable = |dir: &PathBuf| dir.canonicalize().is_ok_and(|dir| path.starts_with(dir));
+        if !path.starts_with(&context.workspace) && !context.readable.iter().any(is_readable) {
+            let name = tool.spec().name;
+            let what = format!(
+                "`{name}` was called with a path that leads out of the workspace: {}",
+                path.display()
+            );
+            self.emit(Event::Warning(what));
+        }
+    }
+
     fn judge(&self, tool: &dyn Tool, about: &Subject) -> Judgement {
-        let grants = self.log.read(|state| state.grants.clone());
-        let judge = Judge {
-            approve: self.setup.approve,
-            sandbox_is_enforced: self.setup.sandbox_is_enforced,
-            rules: &self.setup.rules,
-            grants: &grants,
-            workspace: &self.setup.workspace,
-        };
-        judge.judge(&tool.spec().name, tool.kind(), about)
+        judge(self.setup, self.log, tool, about)
     }
 
     /// Logs what was granted, and has it kept where it is for the project.
@@ -139,9 +146,12 @@ impl Asking<'_> {
     }
 
     fn denied_unasked(&self, question: Question, tool: &dyn Tool, about: &Subject) -> Consent {
-        let how = match question.is_of_mode {
-            true => " unless the user starts the session with a rule that allows it or with `--approve all`",
-            false => "",
+        let how = match (question.is_of_mode, question.rules.is_empty()) {
+            (true, false) => {
+                " unless the user starts the session with a rule that allows it or with `--approve all`"
+            }
+            (true, true) => " unless the user starts the session with `--approve all`",
+            (false, _) => "",
         };
         let reason = format!(
             "Permission denied: {}, and nobody is here to be asked. It will stay denied{how}; go on without it, or say what \
@@ -168,6 +178,29 @@ impl Asking<'_> {
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
     }
+}
+
+/// Whether a call may run without anyone being asked, for reads that the runtime makes by itself.
+pub(crate) fn may_run_unasked(
+    setup: &Setup,
+    log: &SharedLog,
+    tool: &dyn Tool,
+    arguments: &str,
+    context: &CallContext,
+) -> bool {
+    judge(setup, log, tool, &subject(tool.kind(), arguments, context)) == Judgement::Allow
+}
+
+fn judge(setup: &Setup, log: &SharedLog, tool: &dyn Tool, about: &Subject) -> Judgement {
+    let grants = log.read(|state| state.grants.clone());
+    let judge = Judge {
+        approve: setup.approve,
+        sandbox_is_enforced: setup.sandbox_is_enforced,
+        rules: &setup.rules,
+        grants: &grants,
+        workspace: &setup.workspace,
+    };
+    judge.judge(&tool.spec().name, tool.kind(), about)
 }
 
 /// What a call is about, for people.

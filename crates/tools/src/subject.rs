@@ -18,7 +18,7 @@ pub enum Subject {
     Command(String),
     /// A file, or the directory where a search begins.
     Path {
-        /// Where the path leads, links resolved.
+        /// Where the path leads, links resolved; perhaps out of what the tool may use.
         path: PathBuf,
         /// What else it may be taken for: the path by its text alone, and a name that looks the same, where only that one
         /// exists.
@@ -28,8 +28,8 @@ pub enum Subject {
     Unknown,
 }
 
-/// What a call of a tool of some kind is about. A call that cannot succeed, since its arguments do not fit or lead out of
-/// what it may use, is about nothing.
+/// What a call of a tool of some kind is about. A call that cannot succeed, since its arguments do not fit, is about
+/// nothing.
 pub fn subject(kind: ToolKind, arguments: &str, context: &CallContext) -> Subject {
     let Ok(mut arguments) = Arguments::parse(arguments) else { return Subject::Unknown };
     match kind {
@@ -48,7 +48,11 @@ pub fn subject(kind: ToolKind, arguments: &str, context: &CallContext) -> Subjec
 }
 
 fn place(context: &CallContext, asked: &str, purpose: Purpose) -> Option<Subject> {
-    let path = Place::of(context, asked, purpose).ok()?.path;
+    let Ok(Place { path, .. }) = Place::of(context, asked, purpose) else {
+        // It leads out of what the tool may use, or the tool will say what is wrong with it.
+        let path = where_written(&context.workspace, asked)?;
+        return Some(Subject::Path { path, others: Vec::new() });
+    };
     let alike = Place::of_existing(context, asked, purpose).ok().map(|place| place.path);
     let mut others = vec![plain(&context.workspace.join(asked))];
     others.extend(alike);
