@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use mainstay_session::entry::{Body, Compaction, InboxMessage, Job};
+use mainstay_session::entry::{Body, Compaction, InboxMessage, Job, Notice, NoticeKind};
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
-use mainstay_session::log::{AppendError, CreateError, Damage, Log, OpenError, Spill};
-use mainstay_session::message::ToolResult;
+use mainstay_session::log::{
+    AppendError, CreateError, Damage, Log, OpenError, RewindError, RewindTo, Rewound, Spill,
+};
+use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
+use mainstay_session::world::moved_text;
 use mainstay_tools::{JobEnd, Jobs, OnEnd};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +24,9 @@ use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::turn::Turn;
 use crate::watch::Watch;
+
+/// How often an idle agent looks for what other processes have left.
+const INBOX_POLL: Duration = Duration::from_millis(500);
 
 /// Owns one session: its log, its model, its tools and the loop.
 pub struct Agent {
@@ -101,6 +108,10 @@ impl Agent {
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
         let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
+        agent.log.take_inbox()?;
+        if agent.is_woken() {
+            agent.woken.notify_one();
+        }
         Ok((agent, Resumed { damage: opening.damage, closed, ended_jobs, was_interrupted }))
     }
 
@@ -122,13 +133,46 @@ impl Agent {
 
     /// Runs a turn without a prompt if a waking notification waits; none otherwise.
     pub async fn wake(&mut self, cancel: &CancellationToken) -> Option<TurnReport> {
-        let is_woken = self.log.read(|state| state.inbox.iter().any(|message| message.wake));
-        if is_woken { Some(self.turn(cancel).run(None).await) } else { None }
+        self.accept_messages();
+        if self.is_woken() { Some(self.turn(cancel).run(None).await) } else { None }
     }
 
-    /// Waits until a waking notification is accepted. One that came since the last wait counts.
+    /// Goes back to where the session stood; see [`Log::rewind`].
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing to go back to, if what lies between is damaged, or if the log cannot be written. Then the
+    /// session stands where it stood.
+    pub fn rewind(&mut self, to: RewindTo) -> Result<Rewound, RewindError> {
+        let rewound = self.log.lock().rewind(to, (self.setup.clock)())?;
+        self.enter()?;
+        Ok(rewound)
+    }
+
+    /// Waits until a waking notification is accepted, from this program or another process. One that came since the last
+    /// wait counts. What another process leaves is noticed within half a second.
     pub async fn woken(&self) {
-        self.woken.notified().await;
+        loop {
+            tokio::select! {
+                () = self.woken.notified() => return,
+                () = tokio::time::sleep(INBOX_POLL) => {
+                    if self.accept_messages() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts what other processes have left, and says whether any of it starts a turn. A step does so by itself; this is
+    /// for a program that looks when nothing runs.
+    fn accept_messages(&self) -> bool {
+        // What cannot be logged now stays in its file; the next turn says why it cannot.
+        self.log.take_inbox().is_ok_and(|taken| taken.wakes)
+    }
+
+    fn is_woken(&self) -> bool {
+        self.log.read(|state| state.inbox.iter().any(|message| message.wake))
     }
 
     /// Summarises the conversation now, whatever room there is. `wish` is what the user asks of the summary.
@@ -223,6 +267,11 @@ impl Agent {
         if self.log.read(|state| state.world.is_none()) {
             self.log.append(Body::World(self.setup.world()))?;
         }
+        let workspace = self.setup.workspace.display().to_string();
+        if self.log.read(|state| state.told.cwd != workspace) {
+            let (cwd, text) = (FilePath(self.setup.workspace.clone()), moved_text(&workspace));
+            self.log.append(Body::Notice(Notice { about: NoticeKind::Moved { cwd }, text }))?;
+        }
         let choice = self.setup.choice();
         if self.log.read(|state| state.model.as_ref() != Some(&choice)) {
             self.log.append(Body::Model(choice))?;
@@ -248,8 +297,22 @@ impl Notifier {
     /// If it cannot be logged or made durable. Then it waits in memory, is accepted with the next entry that can be
     /// written, and is lost if the agent ends before; sending it again would tell it twice.
     pub fn notify(&self, text: &str, wake: bool) -> Result<(), AppendError> {
+        self.accept("program", text, wake)
+    }
+
+    /// Accepts what the user says while a turn runs. It is the user's text before the next request, or of the next turn if
+    /// the turn ends before; an idle agent is woken by it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Notifier::notify`].
+    pub fn steer(&self, text: &str) -> Result<(), AppendError> {
+        self.accept(InboxMessage::USER, text, true)
+    }
+
+    fn accept(&self, source: &str, text: &str, wake: bool) -> Result<(), AppendError> {
         let id = uuid::Uuid::new_v4().hyphenated().to_string();
-        let message = InboxMessage { id, text: text.to_owned(), wake, source: "program".to_owned() };
+        let message = InboxMessage { id, text: text.to_owned(), wake, source: source.to_owned() };
         accept(&self.log, &self.woken, message)
     }
 

@@ -8,6 +8,7 @@ use mainstay_session::entry::{Answer, Body, Lane};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Ended, ErrorClass};
+use mainstay_session::state::SessionState;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, TurnFailure};
@@ -63,7 +64,7 @@ impl Ask<'_> {
                     return Ok(Asked::Failed(TurnFailure::Model { class, message, retry_after }));
                 }
             };
-            self.emit(Event::Retry { class, message, delay });
+            self.emit(Event::Retry { retry: failures, of: retry::MAX_RETRIES, class, message, delay });
             waited += delay;
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
@@ -85,7 +86,7 @@ impl Ask<'_> {
         let begun = Instant::now();
         let attempt: Attempt = self.setup.model.stream(encoded, &mut on_delta, self.cancel).await;
         let answer = Answer {
-            model: self.setup.model.name().to_owned(),
+            model: self.log.read(|state| unless_named(state, self.setup.model.name())),
             content: attempt.content,
             finish: attempt.finish,
             usage: attempt.usage,
@@ -103,6 +104,12 @@ impl Ask<'_> {
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
     }
+}
+
+/// The model's name, unless the session's last model entry says it.
+fn unless_named(state: &SessionState, name: &str) -> String {
+    let is_named = state.model.as_ref().is_some_and(|choice| choice.model == name);
+    if is_named { String::new() } else { name.to_owned() }
 }
 
 /// A number in [0, 1) that differs between processes, so that many agents do not retry at one moment.

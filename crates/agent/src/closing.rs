@@ -112,7 +112,7 @@ fn interrupted(open: &OpenCall, summary: String, content: String) -> ToolResult 
     ToolResult {
         answer: open.call_ref.answer,
         call: open.call_ref.call,
-        call_id: open.call.id.clone(),
+        call_id: String::new(),
         outcome: Outcome::Interrupted,
         summary,
         content: Some(content),

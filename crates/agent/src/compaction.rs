@@ -21,7 +21,7 @@ use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Event, TurnFailure, plan_changes};
-use crate::occupancy::{Occupancy, Thresholds, estimate};
+use crate::occupancy::{Thresholds, estimate};
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use segment::{Candidate, Shares};
@@ -111,20 +111,20 @@ impl Compactor<'_> {
     ///
     /// If something cannot be logged. Then the old segment goes on.
     pub(crate) async fn run(&self, reason: Reason<'_>) -> Result<Room, AppendError> {
-        let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
+        let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
         let mut state = self.log.read(SessionState::clone);
         let window = match reason {
-            Reason::Overflow { message } => Some(learned_window(message, &occupancy)),
+            Reason::Overflow { message } => Some(learned_window(message, estimate(&encoded.body))),
             Reason::TurnStart | Reason::Step | Reason::Asked { .. } => None,
         };
         state.learned_window = window.or(state.learned_window);
         let thresholds = Thresholds::of(&state, self.setup.model.context_window());
         if !matches!(reason, Reason::Asked { .. }) && state.failed_compactions >= ATTEMPTS {
-            return Ok(Room::Failed(stuck(&occupancy, &thresholds)));
+            return Ok(Room::Failed(stuck(occupancy, estimate(&encoded.body), &thresholds)));
         }
-        self.emit(Event::CompactionStarted { reason: reason.name(), before: occupancy.tokens });
+        self.emit(Event::CompactionStarted { reason: reason.name(), before: occupancy });
         let attempt = Attempt { compactor: self, state: &state, thresholds, tried: Vec::new() };
-        let room = attempt.climb(&reason, occupancy.tokens, window).await?;
+        let room = attempt.climb(&reason, occupancy, window).await?;
         let view = self.log.read(|state| state.plan.clone());
         if view != state.plan {
             let changes = plan_changes(&state.plan.plan, &view.plan);
@@ -281,23 +281,23 @@ struct Found {
     reused: Option<(u32, u32)>,
 }
 
-fn stuck(occupancy: &Occupancy, thresholds: &Thresholds) -> TurnFailure {
+fn stuck(occupancy: u64, estimated: u64, thresholds: &Thresholds) -> TurnFailure {
     TurnFailure::Window {
         message: format!(
-            "the window is full and does not shrink: after {ATTEMPTS} compactions the next request still takes {} tokens of \
-             {} (about {} by estimate), and no more than {} may be taken; use a model with a larger window, check its \
+            "the window is full and does not shrink: after {ATTEMPTS} compactions the next request still takes {occupancy} tokens of \
+             {} (about {estimated} by estimate), and no more than {} may be taken; use a model with a larger window, check its \
              context_window, or begin a new session",
-            occupancy.tokens, thresholds.window, occupancy.estimated, thresholds.high
+            thresholds.window, thresholds.high
         ),
     }
 }
 
 /// The window that a refusal shows: the smallest count it names that can be one, else a little less than what was sent.
-fn learned_window(message: &str, occupancy: &Occupancy) -> u64 {
+fn learned_window(message: &str, estimated: u64) -> u64 {
     let text = message.replace([',', '_'], "");
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
     let named = numbers.filter(|number| (1_024..100_000_000).contains(number)).min();
-    named.unwrap_or(occupancy.estimated - occupancy.estimated / 8)
+    named.unwrap_or(estimated - estimated / 8)
 }
 
 /// The summary as an item of the next conversation.
@@ -311,7 +311,6 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_the_window() {
-        let occupancy = Occupancy { tokens: 90_000, estimated: 80_000 };
         for (message, window) in [
             ("prompt is too long: 210,000 tokens > 200,000 maximum", 200_000),
             (
@@ -321,7 +320,7 @@ mod tests {
             ("context length exceeded", 70_000),
             ("error 400: too large", 70_000),
         ] {
-            assert_eq!(learned_window(message, &occupancy), window, "{message}");
+            assert_eq!(learned_window(message, 80_000), window, "{message}");
         }
     }
 }

@@ -60,7 +60,7 @@ impl Dispatch<'_> {
         if let Some(fault) = why_none_may_run(answer) {
             for (call_ref, call) in &calls {
                 let ended = Ended::unrun(Outcome::Error, fault.of(call));
-                let result = self.finish(*call_ref, call, ended, self.log.read(Caps::of).result)?;
+                let result = self.finish(*call_ref, ended, self.log.read(Caps::of).result)?;
                 self.tell(call, result);
             }
             return Ok(());
@@ -96,7 +96,7 @@ impl Dispatch<'_> {
         };
         let ended = self.warned(call, ended);
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let result = self.finish(call_ref, call, Ended { duration_ms: millis, ..ended }, max)?;
+        let result = self.finish(call_ref, Ended { duration_ms: millis, ..ended }, max)?;
         let bytes = result.summary.len() + result.content.as_ref().map_or(0, String::len);
         self.tell(call, result);
         let view = self.log.read(|state| state.plan.clone());
@@ -183,13 +183,7 @@ impl Dispatch<'_> {
     }
 
     /// Logs what a call brought.
-    fn finish(
-        &self,
-        call_ref: CallRef,
-        call: &ToolCall,
-        ended: Ended,
-        max: usize,
-    ) -> Result<ToolResult, AppendError> {
+    fn finish(&self, call_ref: CallRef, ended: Ended, max: usize) -> Result<ToolResult, AppendError> {
         // A tool keeps to its cap itself; this is for those that do not. Its own note on what it left out must not
         // count against it.
         let max = max + max / 4;
@@ -200,7 +194,7 @@ impl Dispatch<'_> {
         let result = ToolResult {
             answer: call_ref.answer,
             call: call_ref.call,
-            call_id: call.id.clone(),
+            call_id: String::new(),
             outcome: ended.outcome,
             summary,
             content,

@@ -27,6 +27,10 @@ pub enum Event {
     },
     /// A request failed and is sent again.
     Retry {
+        /// Which retry this is, from 1.
+        retry: u32,
+        /// How many there are at most.
+        of: u32,
         /// What kind of failure it was.
         class: ErrorClass,
         /// What the provider said.

@@ -30,6 +30,7 @@ pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules};
+pub use pictures::SessionPictures;
 pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;

@@ -43,30 +43,15 @@ impl Thresholds {
     }
 }
 
-/// How full the window is with the next request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Occupancy {
-    /// Its tokens: what the provider counted, and an estimate for the rest.
-    pub(crate) tokens: u64,
-    /// The same by estimate alone.
-    pub(crate) estimated: u64,
-}
-
-impl Occupancy {
-    /// How full a window is with a state's request, whose body is `body`.
-    pub(crate) fn of(state: &SessionState, request: &Request<'_>, body: &[u8], window: u64) -> Self {
-        let shown = request.messages.iter().flat_map(|message| match message {
-            Message::User { pictures, .. } | Message::Result { pictures, .. } => pictures.as_slice(),
-            Message::Answer { .. } => &[],
-        });
-        let sizes = shown.filter_map(|picture| Some(picture.data.as_ref()?.len() as u64));
-        let images = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
-        let uncounted = SessionState { counted: None, ..SessionState::default() };
-        Occupancy {
-            tokens: tokens(state, body, images, window),
-            estimated: tokens(&uncounted, body, images, window),
-        }
-    }
+/// How full a window is with a state's request, whose body is `body`, in tokens.
+pub(crate) fn occupancy(state: &SessionState, request: &Request<'_>, body: &[u8], window: u64) -> u64 {
+    let shown = request.messages.iter().flat_map(|message| match message {
+        Message::User { pictures, .. } | Message::Result { pictures, .. } => pictures.as_slice(),
+        Message::Answer { .. } => &[],
+    });
+    let sizes = shown.filter_map(|picture| Some(picture.data.as_ref()?.len() as u64));
+    let images = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+    tokens(state, body, images, window)
 }
 
 /// How many tokens a request of the state takes whose body is `body` and which shows a number of images with a number of

@@ -10,18 +10,19 @@ use mainstay_session::message::{ContentHash, Image};
 
 /// Images of one session by their hash; none where one could not be read.
 #[derive(Clone)]
-pub(crate) struct SessionPictures {
+pub struct SessionPictures {
     spill: Spill,
     read: Arc<Mutex<HashMap<ContentHash, Option<Arc<str>>>>>,
 }
 
 impl SessionPictures {
-    pub(crate) fn new(spill: Spill) -> Self {
+    /// Looks in a session's spill, and reads nothing yet.
+    pub fn new(spill: Spill) -> Self {
         SessionPictures { spill, read: Arc::default() }
     }
 
     /// The bytes of an image. What could not be read once is not tried again: a request only grows.
-    pub(crate) fn find(&self, image: &Image) -> Option<Arc<str>> {
+    pub fn find(&self, image: &Image) -> Option<Arc<str>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || Some(BASE64_STANDARD.encode(self.spill.load(&image.hash).ok()?).into());
         read.entry(image.hash.clone()).or_insert_with(load).clone()

@@ -142,7 +142,7 @@ impl Setup {
             model: self.model.name().to_owned(),
             api: self.model.api().to_owned(),
             context_window: self.model.context_window(),
-            effort: None,
+            effort: self.model.effort().map(str::to_owned),
         }
     }
 

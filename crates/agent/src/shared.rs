@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use mainstay_model::{Encoded, Model};
 use mainstay_session::entry::{Body, Lane};
 use mainstay_session::ids::Seq;
-use mainstay_session::log::{AppendError, Log, NextSegment};
+use mainstay_session::log::{AppendError, Log, NextSegment, Taken};
 use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
-use crate::occupancy::Occupancy;
+use crate::occupancy::occupancy;
 use crate::pictures::SessionPictures;
 use crate::setup::Clock;
 
@@ -50,6 +50,12 @@ impl SharedLog {
         if log.unwritten() > 0 { log.sync() } else { Ok(()) }
     }
 
+    /// Accepts what other processes have left for the session.
+    pub(crate) fn take_inbox(&self) -> Result<Taken, AppendError> {
+        let now = (self.clock)();
+        self.lock().take_inbox(now)
+    }
+
     pub(crate) fn sync(&self) -> Result<(), AppendError> {
         self.lock().sync()
     }
@@ -66,16 +72,16 @@ impl SharedLog {
         self.lock().next_segment(opening, rest, now)
     }
 
-    /// The request that follows from the session's state, and how full the window is with it.
-    pub(crate) fn measured(&self, model: &dyn Model) -> (Encoded, Occupancy) {
+    /// The request that follows from the session's state, and how full the window is with it, in tokens.
+    pub(crate) fn measured(&self, model: &dyn Model) -> (Encoded, u64) {
         self.measured_of(self.lock().state(), model)
     }
 
     /// The request that follows from a state of this session, and how full the window is with it.
-    pub(crate) fn measured_of(&self, state: &SessionState, model: &dyn Model) -> (Encoded, Occupancy) {
+    pub(crate) fn measured_of(&self, state: &SessionState, model: &dyn Model) -> (Encoded, u64) {
         let request = request_with(state, &|image| self.pictures.find(image));
         let encoded = model.encode(&request);
-        let occupancy = Occupancy::of(state, &request, &encoded.body, model.context_window());
+        let occupancy = occupancy(state, &request, &encoded.body, model.context_window());
         (encoded, occupancy)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainstay_session::attention::{notification_text, reminder_text};
-use mainstay_session::entry::{Body, Lane, Notice, NoticeKind, UserPrompt};
+use mainstay_session::entry::{Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::Finish;
 use mainstay_tools::Jobs;
@@ -81,7 +81,10 @@ impl StepContext<'_> {
 
     /// Notifications, changes of the world, the prompt, the reminder: in this order, each an entry before it is sent.
     fn append_what_is_new(&self, prompt: Option<&str>) -> Result<(), AppendError> {
-        for message in self.log.read(|state| state.inbox.clone()) {
+        self.accept_messages()?;
+        let (said, told): (Vec<_>, Vec<_>) =
+            self.log.read(|state| state.inbox.clone()).into_iter().partition(InboxMessage::is_steering);
+        for message in told {
             let about = NoticeKind::Notification { inbox: message.id };
             self.append_notice(Notice { about, text: notification_text(&message.source, &message.text) })?;
         }
@@ -98,8 +101,11 @@ impl StepContext<'_> {
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
         }
+        for message in said {
+            self.append_prompt(&message.text, Some(message.id))?;
+        }
         if let Some(text) = prompt {
-            self.append_prompt(text)?;
+            self.append_prompt(text, None)?;
         }
         let due = self.log.read(|state| {
             let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
@@ -122,7 +128,19 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    fn append_prompt(&self, text: &str) -> Result<(), AppendError> {
+    /// Takes in what other processes have left.
+    fn accept_messages(&self) -> Result<(), AppendError> {
+        for path in self.log.take_inbox()?.unreadable {
+            let path = path.display();
+            self.emit(Event::Warning(format!(
+                "a file in the session's inbox is no notification; it stays as {path}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Appends what the user said. `inbox` is the id under which it was accepted while a turn was running.
+    fn append_prompt(&self, text: &str, inbox: Option<String>) -> Result<(), AppendError> {
         let max = self.log.read(|state| Caps::of(state).prompt);
         let len = text.len();
         let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
@@ -133,7 +151,8 @@ impl StepContext<'_> {
                 whole.display()
             )));
         }
-        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering: false }))?;
+        let steering = inbox.is_some();
+        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering, inbox }))?;
         Ok(())
     }
 
@@ -142,7 +161,7 @@ impl StepContext<'_> {
         loop {
             let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
             let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
-            let asked = if occupancy.tokens > thresholds.high {
+            let asked = if occupancy > thresholds.high {
                 self.make_room(Reason::Step).await?
             } else {
                 let Self { setup, log, cancel, number, .. } = *self;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use mainstay_session::attention::continuation_text;
 use mainstay_session::conversation::{Item, Step};
-use mainstay_session::entry::{Body, Notice, NoticeKind, StopReason, Totals};
+use mainstay_session::entry::{Body, InboxMessage, Notice, NoticeKind, StopReason, Totals};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Finish, Usage};
@@ -90,7 +90,7 @@ impl Turn<'_> {
         let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
         let (is_full, has_steps) = self.log.read(|state| {
             let thresholds = Thresholds::of(state, self.setup.model.context_window());
-            (occupancy.tokens > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
+            (occupancy > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
         });
         if !is_full || !has_steps {
             return Ok(None);
@@ -142,6 +142,11 @@ impl Turn<'_> {
             Finish::MaxTokens => return Ok(Some(StopReason::MaxTokens)),
             Finish::Refusal => return Ok(Some(StopReason::Refusal)),
             Finish::EndTurn | Finish::ToolCalls | Finish::Unknown => {}
+        }
+        // What the user said meanwhile is answered in this turn.
+        let was_steered = self.log.read(|state| state.inbox.iter().any(InboxMessage::is_steering));
+        if was_steered && number < self.setup.max_steps {
+            return Ok(None);
         }
         let plan = self.log.read(|state| state.plan.plan.clone());
         let Some(most) = self.setup.require_plan.filter(|_| plan.has_unfinished()) else {

@@ -88,17 +88,12 @@ pub fn undo(dir: &Path, to: Option<Seq>, now: jiff::Timestamp) -> Result<Vec<Und
     let workspace = log.state().header.as_ref().map(|header| header.cwd.0.clone()).unwrap_or_default();
     let changes = changes(dir)?;
     match to {
-        Some(seq) => {
-            let chosen: Vec<Change> = changes.into_iter().filter(|change| change.seq > seq).collect();
-            take_back(&workspace, &log.spill(), &chosen)
-        }
+        Some(seq) => take_back(&workspace, &log.spill(), &changes, |change| change.seq > seq),
         None => {
             let mut turns: Vec<u64> = changes.iter().map(|change| change.turn).collect();
             turns.dedup();
             for turn in turns.into_iter().rev() {
-                let chosen: Vec<Change> =
-                    changes.iter().filter(|change| change.turn == turn).cloned().collect();
-                match take_back(&workspace, &log.spill(), &chosen) {
+                match take_back(&workspace, &log.spill(), &changes, |change| change.turn >= turn) {
                     Err(UndoError::Nothing) => {}
                     other => return other,
                 }
@@ -121,15 +116,23 @@ fn changes(dir: &Path) -> Result<Vec<Change>, UndoError> {
     Ok(changes)
 }
 
-fn take_back(workspace: &Path, spill: &Spill, changes: &[Change]) -> Result<Vec<Undone>, UndoError> {
+/// Takes back the last of all changes, those that are chosen.
+fn take_back(
+    workspace: &Path,
+    spill: &Spill,
+    changes: &[Change],
+    is_chosen: impl Fn(&Change) -> bool,
+) -> Result<Vec<Undone>, UndoError> {
     let mut by_file: BTreeMap<&FilePath, Vec<&Change>> = BTreeMap::new();
     for change in changes {
         by_file.entry(&change.change.path).or_default().push(change);
     }
+    by_file.retain(|_, changes| changes.last().is_some_and(|last| is_chosen(last)));
     let mut conflicts = Vec::new();
     let mut work = Vec::new();
     for (path, changes) in by_file {
-        let course = hash_now(workspace, path.as_path()).map(|now| course(now, &changes));
+        let from = changes.iter().position(|change| is_chosen(change)).unwrap_or(0);
+        let course = hash_now(workspace, path.as_path()).map(|now| course(now, &changes, from));
         match course.and_then(|course| Ok((load(spill, &course)?, course))) {
             Ok((_, Course::IsBack)) => {}
             Ok((bytes, Course::PutBack { now, since, .. })) => work.push((path, now, bytes, since)),
@@ -155,21 +158,24 @@ fn take_back(workspace: &Path, spill: &Spill, changes: &[Change]) -> Result<Vec<
     Ok(done)
 }
 
-/// Walks back from the last change whose outcome the file holds; those behind it were taken back already.
-fn course(now: Option<ContentHash>, changes: &[&Change]) -> Course {
+/// Walks back from the last change whose outcome the file holds to the one at `from`; those behind it were taken back
+/// already.
+fn course(now: Option<ContentHash>, changes: &[&Change], from: usize) -> Course {
     let holds = |change: &&Change| now.as_ref() == Some(&change.change.after);
-    let Some(last) = changes.iter().rposition(holds) else {
-        let is_back = changes.first().is_none_or(|first| first.change.before == now);
+    let last = changes.iter().rposition(holds);
+    let Some(last) = last.filter(|last| *last >= from) else {
+        let was = |change: Option<&&Change>| change.is_some_and(|change| change.change.before == now);
+        let is_back = last.is_some() || was(changes.first()) || was(changes.get(from));
         return if is_back { Course::IsBack } else { Course::Conflict };
     };
     let mut then = now.clone();
-    for change in changes[..=last].iter().rev() {
+    for change in changes[from..=last].iter().rev() {
         if then.as_ref() != Some(&change.change.after) {
             return Course::Conflict;
         }
         then.clone_from(&change.change.before);
     }
-    Course::PutBack { now, then, since: changes[0].seq }
+    Course::PutBack { now, then, since: changes[from].seq }
 }
 
 fn load(spill: &Spill, course: &Course) -> Result<Option<Vec<u8>>, ToolError> {
@@ -189,6 +195,10 @@ mod tests {
 
     /// The course of a file that holds `now`, after changes from one content to the next.
     fn course_of(now: &str, changes: &[(&str, &str)]) -> Course {
+        course_from(now, changes, 0)
+    }
+
+    fn course_from(now: &str, changes: &[(&str, &str)], from: usize) -> Course {
         let hash = |text: &str| ContentHash::of(text.as_bytes());
         let made: Vec<Change> = (1..)
             .zip(changes)
@@ -202,7 +212,7 @@ mod tests {
                 },
             })
             .collect();
-        course((!now.is_empty()).then(|| hash(now)), &made.iter().collect::<Vec<_>>())
+        course((!now.is_empty()).then(|| hash(now)), &made.iter().collect::<Vec<_>>(), from)
     }
 
     #[test]
@@ -217,6 +227,10 @@ mod tests {
         assert_eq!(course_of("a", &[("a", "b"), ("b", "c")]), Course::IsBack);
         assert_eq!(course_of("x", &[("a", "b"), ("b", "c")]), Course::Conflict);
         assert_eq!(course_of("c", &[("a", "b"), ("hand", "c")]), Course::Conflict);
+        assert_eq!(course_from("c", &[("a", "b"), ("b", "c")], 1), back("c", "b", 2));
+        assert_eq!(course_from("a", &[("a", "b"), ("b", "c")], 1), Course::IsBack);
+        assert_eq!(course_from("b", &[("a", "b"), ("b", "c")], 1), Course::IsBack);
+        assert_eq!(course_from("x", &[("a", "b"), ("x", "c")], 1), Course::IsBack);
         assert_eq!(course_of("new", &[("", "new")]), back("new", "", 1));
         assert_eq!(course_of("", &[("", "new")]), Course::IsBack);
         assert_eq!(course_of("", &[("a", "b")]), Course::Conflict);

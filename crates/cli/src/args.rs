@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use crate::config::{Approve, ModelName, Overrides, defaults};
 
@@ -26,12 +26,14 @@ pub(crate) enum Command {
     /// Do one turn without an interface: the answer on stdout, all else on stderr
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(ExecArguments),
-    /// List the sessions, the newest first
+    /// List the sessions, the newest first; search, remove and restore them
+    #[command(after_help = SESSIONS_EXAMPLES)]
     Sessions(SessionsArguments),
     /// Show the plan of a session
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
     /// Show what the model has been told and has answered in a session
+    #[command(after_help = HISTORY_EXAMPLES)]
     History(HistoryArguments),
     /// Summarise the conversation of a session now, to make room in the model's window
     #[command(after_help = COMPACT_EXAMPLES)]
@@ -39,6 +41,23 @@ pub(crate) enum Command {
     /// Take back what the tools changed in files; the conversation stays
     #[command(after_help = UNDO_EXAMPLES)]
     Undo(UndoArguments),
+    /// Go back to the end of a turn; what came after is left, not lost
+    #[command(after_help = REWIND_EXAMPLES)]
+    Rewind(RewindArguments),
+    /// Make a session of its own from another, as it is or at the end of a turn
+    #[command(after_help = FORK_EXAMPLES)]
+    Fork(ForkArguments),
+    /// Write a whole session to one file, for another machine or a report
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportArguments),
+    /// Take in a session that was exported
+    Import(ImportArguments),
+    /// Tell a session something from another process; it reads it before its next request
+    #[command(after_help = NOTIFY_EXAMPLES)]
+    Notify(NotifyArguments),
+    /// Say what is damaged in a session, and repair what can be
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -64,6 +83,9 @@ pub(crate) struct ExecArguments {
     /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelName>,
+    /// How hard the model shall think, in its provider's words, such as low, medium or high
+    #[arg(long, value_name = "EFFORT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    effort: Option<String>,
     /// The directory to work in, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -90,10 +112,37 @@ const _: () = assert!(defaults::REQUIRE_PLAN == 3);
 
 /// `mainstay sessions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArguments {
-    /// Print a JSON array
+    /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only those whose title, prompts or answers hold this, in whatever case
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// List those in the trash instead
+    #[arg(long)]
+    pub(crate) trash: bool,
+    /// What to do with one.
+    #[command(subcommand)]
+    pub(crate) action: Option<SessionsAction>,
+}
+
+/// What to do with a session.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum SessionsAction {
+    /// Move a session to the trash; nothing is deleted
+    Rm {
+        /// The session, by any unique part of its id
+        #[arg(value_name = "ID")]
+        session: String,
+    },
+    /// Bring a session back from the trash
+    Restore {
+        /// The session, by any unique part of its id
+        #[arg(value_name = "ID")]
+        session: String,
+    },
 }
 
 /// `mainstay plan`.
@@ -122,6 +171,9 @@ pub(crate) struct HistoryArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show each request instead: what it shares with the one before, and what the provider's cache held
+    #[arg(long)]
+    pub(crate) cache: bool,
     /// The directory whose newest session is meant, instead of the current one
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) cwd: Option<PathBuf>,
@@ -156,6 +208,92 @@ pub(crate) struct UndoArguments {
     /// Take back everything behind this entry of the log [default: the last turn that changed files]
     #[arg(long, value_name = "SEQ")]
     pub(crate) to: Option<u64>,
+}
+
+/// `mainstay rewind`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(group = ArgGroup::new("where").required(true).args(["turn", "undo", "entry"]))]
+pub(crate) struct RewindArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Go back to the end of turn N; 0 is before the first prompt
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u64>,
+    /// Take the last rewind back
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Go to where the session stood at this entry of its log, also of a branch that was left
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) entry: Option<u64>,
+}
+
+/// `mainstay fork`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ForkArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Take it as it was at the end of turn N; 0 is before the first prompt [default: as it is now]
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u64>,
+}
+
+/// `mainstay export`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ExportArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Where to; `-` is stdout [default: mainstay-ID.jsonl in this directory]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace what looks like a key, a token or a password
+    #[arg(long)]
+    pub(crate) mask: bool,
+}
+
+/// `mainstay import`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ImportArguments {
+    /// What `mainstay export` wrote; `-` is stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// `mainstay doctor`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct DoctorArguments {
+    /// The session, by any unique part of its id [default: the installation itself]
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Write damaged segments anew; the old files are kept beside them
+    #[arg(long, requires = "session")]
+    pub(crate) repair: bool,
+}
+
+/// `mainstay notify`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct NotifyArguments {
+    /// The session, by any unique part of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// What to tell it; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Do not start a turn for it: it is told with the next one
+    #[arg(long)]
+    pub(crate) silent: bool,
+}
+
+impl NotifyArguments {
+    /// Where the text comes from.
+    pub(crate) fn text(&self) -> PromptSource<'_> {
+        match self.text.as_str() {
+            "-" => PromptSource::Stdin,
+            text => PromptSource::Given(text),
+        }
+    }
 }
 
 /// Where the prompt comes from.
@@ -198,7 +336,12 @@ impl ExecArguments {
 
     /// What overrides the configuration.
     pub(crate) fn overrides(&self) -> Overrides {
-        Overrides { model: self.model.clone(), approve: self.approve, max_steps: self.max_steps }
+        Overrides {
+            model: self.model.clone(),
+            approve: self.approve,
+            max_steps: self.max_steps,
+            effort: self.effort.clone(),
+        }
     }
 }
 
@@ -245,6 +388,12 @@ Examples:
   mainstay plan 3f2a --json     of the session whose id has 3f2a in it
   mainstay plan --markdown      to paste into an issue";
 
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  mainstay history 3f2a         the conversation as the model sees it
+  mainstay history --cache      what each request shared with the one before, and why not all
+  mainstay history --cache --json | jq .totals";
+
 const COMPACT_EXAMPLES: &str = "\
 Sessions are compacted by themselves when the window fills. The plan is kept in any case.
 
@@ -259,6 +408,56 @@ Only changes by `write` and `edit` can be taken back, and only while the files s
 Examples:
   mainstay undo 3f2a            the changes of the last turn that changed files
   mainstay undo 3f2a --to 41    everything behind entry 41 (`mainstay history --json` shows the entries)";
+
+const REWIND_EXAMPLES: &str = "\
+The conversation, the plan and what the model knows of files go back. Files do not: `mainstay undo` is for them. What
+was used stays counted, permissions stay, and no notification is delivered twice.
+
+Examples:
+  mainstay rewind 3f2a --turn 2    the end of turn 2; the next prompt begins another turn 3
+  mainstay rewind 3f2a --turn 0    before the first prompt
+  mainstay rewind 3f2a --undo      back to where that command was given";
+
+const FORK_EXAMPLES: &str = "\
+Nothing of the other session is changed, and a process may work on it meanwhile. Both work in the same directory.
+
+Examples:
+  mainstay fork 3f2a             as it is now
+  mainstay fork 3f2a --turn 2    as it was at the end of turn 2";
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  mainstay sessions --search \"retry loop\"    where that was spoken of
+  mainstay sessions rm 3f2a                   to the trash; nothing is deleted, by age or otherwise
+  mainstay sessions restore 3f2a              back again";
+
+const EXPORT_EXAMPLES: &str = "\
+The file holds prompts, answers, outputs of tools and contents of files. With --mask what looks like a secret is
+replaced; look through it nevertheless before you give it to someone.
+
+Examples:
+  mainstay export 3f2a
+  mainstay export 3f2a --mask -o report.jsonl
+  mainstay export 3f2a -o - | ssh other mainstay import -";
+
+const DOCTOR_EXAMPLES: &str = "\
+A repair keeps every good entry and brings nothing back that is lost; what was there before is kept as *.before-repair-N.
+
+Examples:
+  mainstay doctor                  what there is: version, directories, sessions
+  mainstay doctor 3f2a             what of this session cannot be read, and where
+  mainstay doctor 3f2a --repair
+
+Exit codes: 0 nothing is wrong, 1 something is damaged, 65 the session cannot go on.";
+
+const NOTIFY_EXAMPLES: &str = "\
+A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it
+goes on. What was taken is never lost and never told twice.
+
+Examples:
+  mainstay notify 3f2a \"the build is green\"
+  make 2>&1 | tail -50 | mainstay notify 3f2a -
+  mainstay notify 3f2a --silent \"the database is back\"";
 
 #[cfg(test)]
 mod tests;

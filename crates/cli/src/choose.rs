@@ -24,7 +24,14 @@ pub(crate) fn short_id(id: &SessionId) -> &str {
 /// If none or several fit (exit code 2), or the sessions cannot be listed.
 pub(crate) fn session(data_home: &Path, cwd: &Path, part: Option<&str>) -> Result<SessionSummary, CliError> {
     match part {
-        Some(part) => by_part(data_home, part),
+        Some(part) => {
+            let place = log::sessions_dir(data_home);
+            by_part(
+                list(data_home)?,
+                part,
+                &format!("`mainstay sessions` lists those in {}", place.display()),
+            )
+        }
         None => newest(data_home, cwd)?.ok_or_else(|| {
             CliError::new(USAGE, format!("there is no session of {} to go on with", cwd.display()))
                 .hint("`mainstay sessions` lists all; `mainstay exec PROMPT` begins one")
@@ -56,21 +63,28 @@ pub(crate) fn list(data_home: &Path) -> Result<Vec<SessionSummary>, CliError> {
     })
 }
 
-fn by_part(data_home: &Path, part: &str) -> Result<SessionSummary, CliError> {
+/// The one of `all` whose id holds `part`.
+///
+/// # Errors
+///
+/// If none or several fit (exit code 2). `where_else` says where to look then.
+pub(crate) fn by_part(
+    all: Vec<SessionSummary>,
+    part: &str,
+    where_else: &str,
+) -> Result<SessionSummary, CliError> {
     let part = part.trim().to_lowercase();
     if part.is_empty() {
         let error = CliError::new(USAGE, "the session's id is empty");
         return Err(error.hint("give any unique part of it; `mainstay sessions` lists all"));
     }
     let found: Vec<SessionSummary> =
-        list(data_home)?.into_iter().filter(|session| session.id.as_str().contains(&part)).collect();
+        all.into_iter().filter(|session| session.id.as_str().contains(&part)).collect();
     match <[SessionSummary; 1]>::try_from(found) {
         Ok([one]) => Ok(one),
-        Err(none) if none.is_empty() => Err(CliError::new(
-            USAGE,
-            format!("no session has `{part}` in its id"),
-        )
-        .hint(format!("`mainstay sessions` lists those in {}", log::sessions_dir(data_home).display()))),
+        Err(none) if none.is_empty() => {
+            Err(CliError::new(USAGE, format!("no session has `{part}` in its id")).hint(where_else))
+        }
         Err(several) => {
             let error =
                 CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));

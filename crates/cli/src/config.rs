@@ -22,6 +22,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use mainstay_agent::model::TextCalls;
 use mainstay_agent::permission::Rule;
 
 use crate::error::CliError;
@@ -134,16 +135,6 @@ impl Api {
         ("openai-chat", Api::OpenaiChat),
         ("gemini", Api::Gemini),
     ];
-
-    /// The name used in the configuration and in logs.
-    pub(crate) fn as_str(self) -> &'static str {
-        word_of(&Self::WORDS, self)
-    }
-
-    /// Whether this version speaks it.
-    pub(crate) fn is_spoken(self) -> bool {
-        self == Api::OpenaiChat
-    }
 }
 
 fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], of: T) -> &'static str {
@@ -197,6 +188,10 @@ pub(crate) struct Layer {
     pub(crate) protected: Vec<String>,
     /// `sandbox.writable`.
     pub(crate) writable: Option<Placed<Vec<PathBuf>>>,
+    /// `ca_certificates`: a file in PEM, relative to where it was said.
+    pub(crate) ca_certificates: Option<Placed<PathBuf>>,
+    /// `--effort`, over that of the model.
+    pub(crate) effort: Option<String>,
     /// `providers`, by name. Only the user's file has them.
     pub(crate) providers: BTreeMap<String, ProviderLayer>,
 }
@@ -216,6 +211,8 @@ impl Layer {
             rules: [self.rules, lower.rules].concat(),
             protected: [self.protected, lower.protected].concat(),
             writable: self.writable.or(lower.writable),
+            ca_certificates: self.ca_certificates.or(lower.ca_certificates),
+            effort: self.effort.or(lower.effort),
             providers: if self.providers.is_empty() { lower.providers } else { self.providers },
         }
     }
@@ -236,6 +233,8 @@ pub(crate) struct ProviderLayer {
     pub(crate) first_token_timeout: Option<u64>,
     /// `idle_timeout` in seconds; 0 is none.
     pub(crate) idle_timeout: Option<u64>,
+    /// `ca_certificates`, in place of the one at the top.
+    pub(crate) ca_certificates: Option<Placed<PathBuf>>,
     /// `models`, by name.
     pub(crate) models: BTreeMap<String, ModelLayer>,
 }
@@ -251,8 +250,12 @@ pub(crate) struct ModelLayer {
     pub(crate) effort: Option<String>,
     /// `temperature`.
     pub(crate) temperature: Option<f64>,
+    /// `images`.
+    pub(crate) images: Option<bool>,
     /// `alternate_roles`.
     pub(crate) alternate_roles: Option<bool>,
+    /// `text_calls`.
+    pub(crate) text_calls: Option<TextCalls>,
     /// `extra_body`.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
 }
@@ -266,6 +269,8 @@ pub(crate) struct Overrides {
     pub(crate) approve: Option<Approve>,
     /// `--max-steps`.
     pub(crate) max_steps: Option<u32>,
+    /// `--effort`.
+    pub(crate) effort: Option<String>,
 }
 
 impl Overrides {
@@ -274,6 +279,7 @@ impl Overrides {
             model: said(self.model, "--model"),
             approve: said(self.approve, "--approve"),
             max_steps: said(self.max_steps, "--max-steps"),
+            effort: self.effort,
             ..Layer::default()
         }
     }

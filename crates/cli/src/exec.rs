@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Read, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
@@ -41,7 +42,7 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
 }
 
 fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
-    let prompt = prompt(arguments.prompt())?;
+    let prompt = prompt(arguments.prompt(), "the prompt")?;
     let chosen = chosen(surroundings, arguments)?;
     let home = chosen.as_ref().and_then(|session| session.cwd.clone());
     let directory = arguments.cwd.as_deref().or(home.as_ref().map(FilePath::as_path));
@@ -64,7 +65,10 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
 fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
     if arguments.json {
-        Arc::new(move |event: &Event| json::show(event, with_deltas, code_of(&signal)))
+        Arc::new(move |event: &Event| {
+            text::says_what_is_wrong(event);
+            json::show(event, with_deltas, code_of(&signal));
+        })
     } else {
         Arc::new(text::show)
     }
@@ -141,27 +145,32 @@ pub(crate) fn failure_code(failure: &TurnFailure) -> u8 {
     }
 }
 
-fn prompt(source: PromptSource<'_>) -> Result<String, CliError> {
+/// What the user typed or piped in. `what` names it in messages.
+///
+/// # Errors
+///
+/// If it is empty (exit code 2), or stdin cannot be read.
+pub(crate) fn prompt(source: PromptSource<'_>, what: &str) -> Result<String, CliError> {
     let prompt = match source {
         PromptSource::Given(text) => text.to_owned(),
-        PromptSource::Stdin => from_stdin()?,
+        PromptSource::Stdin => from_stdin(what)?,
     };
     if prompt.trim().is_empty() {
-        return Err(CliError::new(USAGE, "the prompt is empty").hint("mainstay exec \"what to do\""));
+        return Err(CliError::new(USAGE, format!("{what} is empty")).hint("say it in quotes, or pipe it in"));
     }
     Ok(prompt)
 }
 
-fn from_stdin() -> Result<String, CliError> {
+fn from_stdin(what: &str) -> Result<String, CliError> {
     if stdin().is_terminal() {
-        say("reading the prompt from the terminal; end it with Ctrl-D");
+        say(&format!("reading {what} from the terminal; end it with Ctrl-D"));
     }
     let mut bytes = Vec::new();
     stdin()
         .read_to_end(&mut bytes)
-        .map_err(|error| CliError::new(1, format!("cannot read the prompt: {error}")))?;
+        .map_err(|error| CliError::new(1, format!("cannot read {what}: {error}")))?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
-        say("warning: the prompt has bytes that are not UTF-8; they are replaced by U+FFFD");
+        say(&format!("warning: {what} has bytes that are not UTF-8; they are replaced by U+FFFD"));
         String::from_utf8_lossy(error.as_bytes()).into_owned()
     }))
 }
@@ -224,13 +233,9 @@ fn say_if_interrupted(setup: &Setup) {
 /// Goes on with a session, and says what was found.
 pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
     let id = short_id(&chosen.id);
-    let cwd = chosen.cwd.clone().unwrap_or(FilePath(setup.workspace.clone()));
-    if cwd.as_path() != setup.workspace {
-        return Err(CliError::new(
-            USAGE,
-            format!("session {id} works in {cwd}, not in {}", setup.workspace.display()),
-        )
-        .hint(format!("mainstay exec --session {id} \"…\"")));
+    if let Some(cwd) = chosen.cwd.as_ref().filter(|cwd| cwd.as_path() != setup.workspace) {
+        // Only `--cwd` leads here: without it the work is done where the session worked.
+        say(&format!("session {id} worked in {cwd}; it works in {} from here on", setup.workspace.display()));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);
@@ -305,8 +310,8 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());
     let denied = match report.denied {
         0 => String::new(),
-        1 => "; 1 call denied (see `--approve all`)".to_owned(),
-        n => format!("; {n} calls denied (see `--approve all`)"),
+        1 => "; 1 call denied, see below".to_owned(),
+        n => format!("; {n} calls denied, see below"),
     };
     let usage = report.usage;
     say(&format!(
@@ -320,15 +325,27 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     ));
 }
 
+/// The moment after a delay, by the clock of the place.
+fn when(delay: Duration) -> String {
+    let now = jiff::ZonedDateTime::now();
+    match now.checked_add(delay) {
+        Ok(then) if then.date() == now.date() => format!("try again at {}", then.strftime("%H:%M:%S")),
+        Ok(then) => format!("try again on {}", then.strftime("%Y-%m-%d at %H:%M")),
+        Err(_) => "try again much later".to_owned(),
+    }
+}
+
 fn hint(failure: &TurnFailure) -> Option<String> {
     let text = match failure {
         TurnFailure::Model { class, retry_after, .. } => match class {
             ErrorClass::Credentials => "check the key that `api_key_env` of the provider names".to_owned(),
             ErrorClass::Quota => "the provider says that the account has no credit left".to_owned(),
             ErrorClass::Rate | ErrorClass::Overload => match retry_after {
-                Some(delay) => {
-                    format!("the provider asks to wait {} s; then go on as below", delay.as_secs())
-                }
+                Some(delay) => format!(
+                    "the provider asks to wait {} s: {}; go on as below then",
+                    delay.as_secs_f64().ceil(),
+                    when(*delay)
+                ),
                 None => "try again later; go on as below".to_owned(),
             },
             ErrorClass::Network => {

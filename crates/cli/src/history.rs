@@ -1,7 +1,7 @@
 //! `mainstay history`: the conversation exactly as the model sees it.
 
 use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
-use mainstay_agent::session::log::{self, ReadError, SessionSummary};
+use mainstay_agent::session::log::{self, OpenError, ReadError, SessionSummary};
 use mainstay_agent::session::secrets::mask;
 use mainstay_agent::session::state::SessionState;
 use serde_json::Value;
@@ -52,6 +52,18 @@ fn masked(document: Value) -> Value {
         Value::Array(items) => items.into_iter().map(masked).collect(),
         Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, masked(value))).collect(),
         other => other,
+    }
+}
+
+/// What is said of a session that cannot be opened for writing. `id` is how the user knows it.
+pub(crate) fn cannot_open(error: OpenError, id: &str) -> CliError {
+    match error {
+        OpenError::Read(error) => unreadable(error),
+        error @ OpenError::InUse { .. } => {
+            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end, or end it")
+        }
+        error @ OpenError::Io { .. } => CliError::new(1, format!("session {id}: {error}"))
+            .hint("nothing was changed; check who may write there"),
     }
 }
 

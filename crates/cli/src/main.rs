@@ -14,17 +14,23 @@ mod provider;
 mod setup;
 mod choose;
 mod history;
+mod cache;
 mod plan;
 mod sessions;
 mod undo;
+mod rewind;
 mod signals;
 mod exec;
 mod compact;
+mod notify;
+mod fork;
+mod transfer;
+mod doctor;
 mod demo;
 
 use std::process::ExitCode;
 
-use args::{Command, HistoryArguments, PlanArguments, UndoArguments};
+use args::{Command, DoctorArguments, HistoryArguments, PlanArguments, UndoArguments};
 use config::places::Surroundings;
 use error::CliError;
 use mainstay_agent::session::log::SessionSummary;
@@ -57,12 +63,8 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Demo => demo::demo(&surroundings.data_home()?),
         Command::Sessions(arguments) => {
             let workspace = surroundings.workspace(None)?;
-            sessions::sessions(
-                &surroundings.data_home()?,
-                &workspace,
-                arguments.json,
-                jiff::Timestamp::now(),
-            )?;
+            let now = jiff::Timestamp::now();
+            sessions::sessions(&surroundings.data_home()?, &workspace, arguments, now)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Plan(arguments) => {
@@ -80,10 +82,41 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
             undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Rewind(arguments) => {
+            rewind::rewind(&chosen(&surroundings, Some(&arguments.session), None)?, arguments)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Notify(arguments) => {
+            let text = exec::prompt(arguments.text(), "the text")?;
+            notify::notify(&chosen(&surroundings, Some(&arguments.session), None)?, &text, arguments.silent)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Fork(arguments) => {
+            let session = chosen(&surroundings, Some(&arguments.session), None)?;
+            fork::fork(&surroundings.data_home()?, &session, arguments.turn)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Export(arguments) => {
+            let session = chosen(&surroundings, Some(&arguments.session), None)?;
+            transfer::export(&session, &surroundings.current_dir, arguments)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Import(arguments) => {
+            transfer::import(&surroundings.data_home()?, &surroundings.current_dir, &arguments.file)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Doctor(DoctorArguments { session: None, .. }) => doctor::installation(&surroundings),
+        Command::Doctor(DoctorArguments { session: Some(part), repair }) => {
+            doctor::session(&chosen(&surroundings, Some(part), None)?, *repair)
+        }
         Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {
-            let HistoryArguments { session, json, cwd } = arguments;
-            history::history(&chosen(&surroundings, session.as_deref(), cwd.as_deref())?, *json)?;
+            let HistoryArguments { session, json, cache, cwd } = arguments;
+            let session = chosen(&surroundings, session.as_deref(), cwd.as_deref())?;
+            match cache {
+                true => cache::cache(&session, *json)?,
+                false => history::history(&session, *json)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mainstay_agent::model::{ChatModel, Model, ModelSettings, ScriptModel, Secret};
+use mainstay_agent::model::{
+    AnthropicModel, ChatModel, GeminiModel, Model, ModelSettings, ResponsesModel, ScriptModel, Secret,
+    SettingsError,
+};
 
 use crate::config::Api;
 use crate::error::CliError;
@@ -17,15 +20,20 @@ use crate::settings::{ModelConfig, ServedModel};
 pub(crate) fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, CliError> {
     match config {
         ModelConfig::Script { file } => script(file),
-        ModelConfig::Served(served) => match served.api {
-            Api::OpenaiChat => chat(served),
-            Api::Anthropic | Api::OpenaiResponses | Api::Gemini => Err(CliError::configuration(format!(
-                "provider `{}` speaks a format that is not spoken yet",
-                served.provider
-            ))
-            .hint("use its OpenAI-compatible address with api = \"openai-chat\"")),
-        },
+        ModelConfig::Served(served) => {
+            serve(served.api, settings(served)).map_err(|error| CliError::configuration(error.to_string()))
+        }
     }
+}
+
+/// Makes a model that speaks a wire format. Nothing is sent yet.
+pub(crate) fn serve(api: Api, settings: ModelSettings) -> Result<Arc<dyn Model>, SettingsError> {
+    Ok(match api {
+        Api::Anthropic => Arc::new(AnthropicModel::new(settings)?),
+        Api::OpenaiResponses => Arc::new(ResponsesModel::new(settings)?),
+        Api::OpenaiChat => Arc::new(ChatModel::new(settings)?),
+        Api::Gemini => Arc::new(GeminiModel::new(settings)?),
+    })
 }
 
 fn script(file: &Path) -> Result<Arc<dyn Model>, CliError> {
@@ -35,8 +43,8 @@ fn script(file: &Path) -> Result<Arc<dyn Model>, CliError> {
     Ok(Arc::new(model))
 }
 
-fn chat(served: &ServedModel) -> Result<Arc<dyn Model>, CliError> {
-    let settings = ModelSettings {
+fn settings(served: &ServedModel) -> ModelSettings {
+    ModelSettings {
         key: served.key.as_ref().map(|key| Secret::new(key.expose())),
         headers: served
             .headers
@@ -46,8 +54,13 @@ fn chat(served: &ServedModel) -> Result<Arc<dyn Model>, CliError> {
         max_output: served.max_output,
         effort: served.effort.clone(),
         temperature: served.temperature,
+        images: served.images,
+        text_calls: served.text_calls,
         alternate_roles: served.alternate_roles,
+        short_call_ids: served.short_call_ids,
+        completion_limit: served.completion_limit,
         extra_body: served.extra_body.clone(),
+        ca_certificates: served.ca_certificates.clone(),
         // To the model crate zero is no limit, and none is its own default.
         first_token_timeout: Some(served.first_token_timeout.unwrap_or_default()),
         idle_timeout: Some(served.idle_timeout.unwrap_or_default()),
@@ -57,7 +70,5 @@ fn chat(served: &ServedModel) -> Result<Arc<dyn Model>, CliError> {
             served.base_url.to_string(),
             served.context_window,
         )
-    };
-    let model = ChatModel::new(settings).map_err(|error| CliError::configuration(error.to_string()))?;
-    Ok(Arc::new(model))
+    }
 }

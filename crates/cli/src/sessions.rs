@@ -1,12 +1,14 @@
-//! `mainstay sessions`: what there is to go on with.
+//! `mainstay sessions`: what there is to go on with, and what was put away.
 
 use std::path::Path;
 
-use mainstay_agent::session::log::SessionSummary;
+use mainstay_agent::session::log::{self, SessionSummary, TrashError};
 use serde::Serialize;
 
-use crate::choose::{list, short_id};
-use crate::error::CliError;
+use crate::args::{SessionsAction, SessionsArguments};
+use crate::choose::{by_part, list, short_id};
+use crate::error::{CliError, USAGE};
+use crate::history::cannot_open;
 use crate::output::{inert, out, say, shortened};
 
 #[derive(Serialize)]
@@ -26,6 +28,8 @@ struct Row<'a> {
     running: bool,
     has_prompt: bool,
     child: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -34,25 +38,92 @@ struct Counts {
     total: u32,
 }
 
-/// Lists all sessions, the newest first: a table for people, or one JSON object a line.
+/// Lists sessions, or moves one to the trash or out of it.
 pub(crate) fn sessions(
     data_home: &Path,
     cwd: &Path,
-    json: bool,
+    arguments: &SessionsArguments,
     now: jiff::Timestamp,
 ) -> Result<(), CliError> {
-    let found = list(data_home)?;
-    if json {
-        found.iter().for_each(|session| out(&row(session)));
+    match &arguments.action {
+        Some(SessionsAction::Rm { session }) => remove(data_home, session, now),
+        Some(SessionsAction::Restore { session }) => restore(data_home, session),
+        None => show(data_home, cwd, arguments, now),
+    }
+}
+
+/// Shows all sessions, the newest first: a table for people, or one JSON object a line.
+fn show(
+    data_home: &Path,
+    cwd: &Path,
+    arguments: &SessionsArguments,
+    now: jiff::Timestamp,
+) -> Result<(), CliError> {
+    let all = if arguments.trash { list_trash(data_home)? } else { list(data_home)? };
+    let found: Vec<(&SessionSummary, Option<String>)> = match &arguments.search {
+        None => all.iter().map(|session| (session, None)).collect(),
+        Some(text) if text.trim().is_empty() => {
+            return Err(CliError::new(USAGE, "the text to search for is empty"));
+        }
+        Some(text) => log::search(&all, text)
+            .into_iter()
+            .map(|found| (&all[found.session], Some(found.excerpt)))
+            .collect(),
+    };
+    if arguments.json {
+        found.iter().for_each(|(session, excerpt)| out(&row(session, excerpt.as_deref())));
         return Ok(());
     }
     if found.is_empty() {
-        say("There are no sessions yet. `mainstay exec PROMPT` begins one.");
+        say(match (&arguments.search, arguments.trash) {
+            (Some(_), _) => "No session speaks of it.",
+            (None, true) => "The trash is empty.",
+            (None, false) => "There are no sessions yet. `mainstay exec PROMPT` begins one.",
+        });
         return Ok(());
     }
     out(&format!("{:8}  {:>8}  {:>5}  {:>5}  {:11}  TITLE", "ID", "AGE", "PLAN", "TURNS", "STATE"));
-    found.iter().for_each(|session| out(&line(session, cwd, now)));
+    for (session, excerpt) in &found {
+        out(&line(session, cwd, now));
+        if let Some(excerpt) = excerpt {
+            out(&format!("          {}", inert(excerpt)));
+        }
+    }
     Ok(())
+}
+
+fn remove(data_home: &Path, part: &str, now: jiff::Timestamp) -> Result<(), CliError> {
+    let session = by_part(list(data_home)?, part, "`mainstay sessions` lists all")?;
+    let id = short_id(&session.id);
+    let place = log::remove(data_home, &session.id, now).map_err(|error| not_moved(error, id))?;
+    out(&format!("session {id} is in the trash, whole: {}", place.display()));
+    say(&format!("to bring it back: mainstay sessions restore {id}"));
+    Ok(())
+}
+
+fn restore(data_home: &Path, part: &str) -> Result<(), CliError> {
+    let hint = "`mainstay sessions --trash` lists what is in the trash";
+    let session = by_part(list_trash(data_home)?, part, hint)?;
+    let id = short_id(&session.id);
+    log::restore(data_home, &session.id).map_err(|error| not_moved(error, id))?;
+    out(&format!("session {id} is back: {}", shortened(&inert(&session.title), 60)));
+    Ok(())
+}
+
+fn list_trash(data_home: &Path) -> Result<Vec<SessionSummary>, CliError> {
+    log::list_trash(data_home).map_err(|error| {
+        CliError::new(1, format!("cannot list {}: {error}", log::trash_dir(data_home).display()))
+            .hint("check who may read it")
+    })
+}
+
+fn not_moved(error: TrashError, id: &str) -> CliError {
+    match error {
+        TrashError::Open(error) => cannot_open(error, id),
+        error @ TrashError::Exists { .. } => CliError::new(USAGE, format!("session {id}: {error}")),
+        error @ TrashError::Move { .. } => CliError::new(1, format!("session {id}: {error}"))
+            .hint("it is where it was; check who may write there"),
+    }
 }
 
 fn line(session: &SessionSummary, cwd: &Path, now: jiff::Timestamp) -> String {
@@ -90,7 +161,7 @@ fn age(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     }
 }
 
-fn row(session: &SessionSummary) -> String {
+fn row(session: &SessionSummary, found: Option<&str>) -> String {
     let row = Row {
         session_id: session.id.as_str(),
         dir: session.dir.display().to_string(),
@@ -107,6 +178,7 @@ fn row(session: &SessionSummary) -> String {
         running: session.is_running,
         has_prompt: session.has_prompt,
         child: session.is_child,
+        found,
     };
     serde_json::to_string(&row).unwrap_or_default()
 }

@@ -56,8 +56,16 @@ impl Model for AnthropicModel {
         self.settings.images
     }
 
+    fn effort(&self) -> Option<&str> {
+        self.settings.effort.as_deref()
+    }
+
     fn encode(&self, request: &Request<'_>) -> Encoded {
         encode::encode(&self.name, &self.settings, request)
+    }
+
+    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(&self.name, &self.settings, request)
     }
 
     fn stream<'a>(

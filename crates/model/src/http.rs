@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_session::message::ErrorClass;
+use mainstay_session::message::{Ended, ErrorClass};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, Url};
+use reqwest::{Certificate, Client, Response, Url};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,12 @@ const GRACE_AFTER_DONE: Duration = Duration::from_secs(1);
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What is shorter stands in too many texts to be a secret.
+const LEAST_SECRET: usize = 6;
+
+/// What stands in the place of a secret.
+const MASK: &str = "***";
+
 /// How a key is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Auth {
@@ -53,6 +59,7 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
     has_key: bool,
     secrets: Vec<Secret>,
+    certificates: Vec<Certificate>,
     is_loopback: bool,
     context_window: u64,
     first_token_timeout: Option<Duration>,
@@ -78,6 +85,7 @@ impl Endpoint {
                 .chain(settings.headers.iter().map(|(_, value)| value))
                 .cloned()
                 .collect(),
+            certificates: certificates(settings)?,
             is_loopback,
             context_window: settings.context_window,
             first_token_timeout: limit(settings.first_token_timeout.unwrap_or(first)),
@@ -113,7 +121,11 @@ impl Endpoint {
             () = cancel.cancelled() => Close::Cancelled,
             close = self.exchange(body, &mut feed, on_delta, cancel) => close,
         };
-        feed.close(self.without_secrets(close), on_delta)
+        let mut attempt = feed.close(close, on_delta);
+        if let Ended::Failed { message, .. } = &mut attempt.ended {
+            *message = self.without_secrets(message);
+        }
+        attempt
     }
 
     async fn exchange<D: Decoder>(
@@ -189,7 +201,7 @@ impl Endpoint {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client(&self.url, self.is_loopback).map_err(|error| {
+        let client = self.new_client().map_err(|error| {
             let message = format!("no HTTP client for {}: {}", self.shown_url, root(&error));
             Failure::new(ErrorClass::Network, message)
         })?;
@@ -250,9 +262,15 @@ impl Endpoint {
                     "; redirects{to} are not followed: set base_url of provider `{provider}` to the final address"
                 )
             }
-            (404 | 405, _) => format!(
-                "; check the model's name, and that base_url of provider `{provider}` ends with the version, such as /v1, and holds nothing behind it"
-            ),
+            (404 | 405, _) => {
+                let other = match self.url.path().ends_with("/responses") {
+                    true => "; a server that knows Chat Completions alone wants api = \"openai-chat\"",
+                    false => "",
+                };
+                format!(
+                    "; check the model's name, and that base_url of provider `{provider}` ends with the version, such as /v1, and holds nothing behind it{other}"
+                )
+            }
             _ => String::new(),
         }
     }
@@ -277,9 +295,9 @@ impl Endpoint {
             "http" if cause.contains("invalid HTTP version") => {
                 Some("; the server does not speak plain HTTP there: base_url may have to begin with https://")
             }
-            _ if cause.contains("invalid peer certificate") => {
-                Some("; this machine does not trust the server's certificate")
-            }
+            _ if cause.contains("invalid peer certificate") => Some(
+                "; this machine does not trust the server's certificate: name the authority's in ca_certificates",
+            ),
             _ => None,
         }
     }
@@ -301,17 +319,39 @@ impl Endpoint {
         ))
     }
 
-    /// Providers quote keys in their errors.
-    fn without_secrets(&self, close: Close) -> Close {
-        match close {
-            Close::Failed(mut failure) => {
-                for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= 6) {
-                    failure.message = failure.message.replace(secret, "***");
-                }
-                Close::Failed(failure)
+    /// Providers quote keys in their errors. A message that is cut off may end with a part of one.
+    fn without_secrets(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| secret.len() >= LEAST_SECRET) {
+            text = text.replace(secret, MASK);
+            let Some(whole) = text.strip_suffix('…') else { continue };
+            let parts = (LEAST_SECRET..secret.len()).rev().filter_map(|len| secret.get(..len));
+            if let Some(rest) = parts.into_iter().find_map(|part| whole.strip_suffix(part)) {
+                text = format!("{rest}{MASK}…");
             }
-            Close::End | Close::Cancelled => close,
         }
+        text
+    }
+
+    /// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
+    /// the whole rest of the start. They are those of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    fn new_client(&self) -> Result<Client, reqwest::Error> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("mainstay/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true);
+        if self.is_loopback {
+            builder = builder.no_proxy();
+        }
+        if self.url.scheme() == "https" {
+            // Another part of the program may have installed one already, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            builder = builder.tls_certs_merge(self.certificates.iter().cloned());
+        } else if let Some(tls) = tls_without_certificates() {
+            builder = builder.tls_backend_preconfigured(tls);
+        }
+        builder.build()
     }
 }
 
@@ -333,24 +373,18 @@ fn limit(limit: Duration) -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
-/// Plain HTTP gets a TLS setup without any certificate, which costs nothing; loading the system's takes longer than
-/// the whole rest of the start.
-fn client(url: &Url, is_loopback: bool) -> Result<Client, reqwest::Error> {
-    let mut builder = Client::builder()
-        .user_agent(concat!("mainstay/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true);
-    if is_loopback {
-        builder = builder.no_proxy();
+/// The certificates of the settings. A text without any is a mistake, and one that cannot be read is too.
+fn certificates(settings: &ModelSettings) -> Result<Vec<Certificate>, SettingsError> {
+    if settings.ca_certificates.is_empty() {
+        return Ok(Vec::new());
     }
-    if url.scheme() == "https" {
-        // Another part of the program may have installed one already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    } else if let Some(tls) = tls_without_certificates() {
-        builder = builder.tls_backend_preconfigured(tls);
+    let refused = |why: String| SettingsError::Certificates { provider: settings.provider.clone(), why };
+    let found = Certificate::from_pem_bundle(&settings.ca_certificates)
+        .map_err(|error| refused(format!("they are not PEM: {}", root(&error))))?;
+    match found.is_empty() {
+        true => Err(refused("there is no `BEGIN CERTIFICATE` in the file".to_owned())),
+        false => Ok(found),
     }
-    builder.build()
 }
 
 fn tls_without_certificates() -> Option<rustls::ClientConfig> {
@@ -440,4 +474,28 @@ fn root(error: &dyn Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_masked_whole_and_where_a_message_was_cut_in_it() {
+        let mut settings = ModelSettings::new("p", "m", "http://127.0.0.1:1/v1", 8_000);
+        let key = "abcdefgh".repeat(2);
+        settings.key = Some(Secret::new(&key));
+        settings.headers = vec![("x-short".to_owned(), Secret::new("v1"))];
+        let endpoint = Endpoint::new(&settings, "x", Auth::Bearer).unwrap();
+        for (text, expected) in [
+            (format!("bad {key}, {key}!"), "bad ***, ***!".to_owned()),
+            ("at /v1/x".to_owned(), "at /v1/x".to_owned()),
+            (format!("bad {}…", &key[..9]), "bad ***…".to_owned()),
+            (format!("bad {}…", &key[..5]), format!("bad {}…", &key[..5])),
+            (format!("bad {}", &key[..9]), format!("bad {}", &key[..9])),
+            (format!("bad {key}…"), "bad ***…".to_owned()),
+        ] {
+            assert_eq!(endpoint.without_secrets(&text), expected);
+        }
+    }
 }

@@ -31,4 +31,4 @@ pub use gemini::GeminiModel;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use responses::ResponsesModel;
 pub use script::{ScriptError, ScriptModel};
-pub use settings::{ModelSettings, Secret, SettingsError};
+pub use settings::{ModelSettings, Secret, SettingsError, TextCalls};

@@ -23,9 +23,20 @@ pub trait Model: Send + Sync {
         false
     }
 
+    /// How hard it is told to think, in the provider's words; nothing where that is left to the provider.
+    fn effort(&self) -> Option<&str> {
+        None
+    }
+
     /// Encodes a request. Pure: the same request gives the same bytes, and a request that begins like another one
     /// gives units that begin like the other's.
     fn encode(&self, request: &Request<'_>) -> Encoded;
+
+    /// The units that [`Model::encode`] counts and hashes, byte for byte, for whoever looks for the place where two requests
+    /// part. Empty where a model cannot tell.
+    fn units(&self, _request: &Request<'_>) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
 
     /// Sends an encoded request once and collects the answer.
     ///

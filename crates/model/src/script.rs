@@ -78,6 +78,10 @@ impl ScriptModel {
         })
     }
 
+    fn settings(&self) -> ModelSettings {
+        ModelSettings::new("script", self.name.as_str(), "", self.context_window)
+    }
+
     /// The next answer to a request for a summary.
     fn summary(&self) -> Answer {
         let told = self.summaries_told.fetch_add(1, Ordering::Relaxed);
@@ -140,8 +144,7 @@ impl Model for ScriptModel {
 
     /// Writes the request as for a Chat Completions server, and after it how many answers it holds.
     fn encode(&self, request: &Request<'_>) -> Encoded {
-        let settings = ModelSettings::new("script", self.name.as_str(), "", self.context_window);
-        let chat = encode::encode(&self.name, &settings, request);
+        let chat = encode::encode(&self.name, &self.settings(), request);
         let is_answer = |message: &&Message<'_>| matches!(message, Message::Answer { .. });
         let answers = request.messages.iter().filter(is_answer).count() as u64 + request.dropped_answers;
         let asks_for_summary = |message: &Message<'_>| matches!(message, Message::User { text, .. } if text.contains(COMPACTION_REQUEST));
@@ -152,6 +155,10 @@ impl Model for ScriptModel {
         let mut mark = chat.mark;
         mark.bytes = body.len() as u64;
         Encoded { body, mark }
+    }
+
+    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(&self.name, &self.settings(), request)
     }
 
     fn stream<'a>(

@@ -54,6 +54,8 @@ pub struct ModelSettings {
     pub images: bool,
     /// Whether user texts in a row become one message of several parts, since the server demands that roles alternate.
     pub alternate_roles: bool,
+    /// What becomes of a call that the model wrote as text.
+    pub text_calls: TextCalls,
     /// Whether call ids are sent as nine letters and digits, which Mistral demands.
     pub short_call_ids: bool,
     /// Whether the output limit is sent as `max_completion_tokens`, which OpenAI demands, and not as `max_tokens`.
@@ -61,6 +63,8 @@ pub struct ModelSettings {
     /// Further fields of each request's body. They replace fields of the same name, and `null` leaves one out; `model`,
     /// `messages`, `tools` and `stream` cannot be replaced.
     pub extra_body: Map<String, Value>,
+    /// Certificates in PEM that are trusted beside those of the system; may be empty.
+    pub ca_certificates: Vec<u8>,
     /// How long the first content may take. By default 600 s, and no limit for a server on this machine; zero is no limit.
     pub first_token_timeout: Option<Duration>,
     /// How long a begun answer may pause. By default 120 s; zero is no limit. Pings and comments are no content.
@@ -89,14 +93,28 @@ impl ModelSettings {
             temperature: None,
             images: matches!(provider.as_str(), "anthropic" | "openai" | "gemini"),
             alternate_roles: true,
+            text_calls: TextCalls::Auto,
             short_call_ids: provider == "mistral",
             completion_limit: provider == "openai",
             extra_body: Map::new(),
+            ca_certificates: Vec::new(),
             first_token_timeout: None,
             idle_timeout: None,
             provider,
         }
     }
+}
+
+/// The setting `text_calls`: whether an answer that is nothing but a call written as text is a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextCalls {
+    /// It is with the providers `ollama`, `llamacpp` and `lmstudio` and at loopback addresses; elsewhere it is reported.
+    #[default]
+    Auto,
+    /// It is, wherever the model runs.
+    On,
+    /// It is text and nothing else.
+    Off,
 }
 
 /// The settings cannot be used.
@@ -127,6 +145,14 @@ pub enum SettingsError {
     Key {
         /// Whose key it is.
         provider: String,
+    },
+    /// What should be certificates is something else.
+    #[error("the certificates of provider `{provider}` cannot be used: {why}")]
+    Certificates {
+        /// Whose they are.
+        provider: String,
+        /// What is wrong with them.
+        why: String,
     },
     /// No HTTP client could be made.
     #[error("no HTTP client for provider `{provider}`: {why}")]

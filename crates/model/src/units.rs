@@ -6,26 +6,38 @@
 use mainstay_session::message::{RequestMark, to_hex};
 use sha2::{Digest, Sha256};
 
+/// How much of a hash is kept: enough to tell requests of one session apart by accident, in every line of a log.
+const HASH_BYTES: usize = 8;
+
 /// Hashes units as they are written.
 pub struct Units<'a> {
     hash: Sha256,
     count: u32,
     previous: Option<&'a RequestMark>,
     shared: u32,
+    kept: Option<&'a mut Vec<Vec<u8>>>,
 }
 
 impl<'a> Units<'a> {
     /// Begins a request that follows the `previous` one.
     pub fn new(previous: Option<&'a RequestMark>) -> Self {
-        Units { hash: Sha256::new(), count: 0, previous, shared: 0 }
+        Units { hash: Sha256::new(), count: 0, previous, shared: 0, kept: None }
+    }
+
+    /// Begins a request that follows none, and keeps the bytes of its units.
+    pub fn keeping(kept: &'a mut Vec<Vec<u8>>) -> Self {
+        Units { kept: Some(kept), ..Units::new(None) }
     }
 
     /// Adds the next unit.
     pub fn push(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.count += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push(bytes.to_vec());
+        }
         if let Some(previous) = self.previous.filter(|previous| previous.units == self.count)
-            && to_hex(&self.hash.clone().finalize()) == previous.hash
+            && to_hex(&self.hash.clone().finalize()).starts_with(&previous.hash)
         {
             self.shared = self.count;
         }
@@ -38,7 +50,7 @@ impl<'a> Units<'a> {
     pub fn finish(self, bytes: usize) -> RequestMark {
         RequestMark {
             units: self.count,
-            hash: to_hex(&self.hash.finalize()),
+            hash: to_hex(&self.hash.finalize()[..HASH_BYTES]),
             shared: self.shared,
             bytes: bytes as u64,
         }
@@ -53,6 +65,16 @@ mod tests {
         let mut hashed = Units::new(previous);
         units.iter().for_each(|unit| hashed.push(unit.as_bytes()));
         hashed.finish(0)
+    }
+
+    #[test]
+    fn units_are_kept_where_that_is_asked_for() {
+        let mut kept = Vec::new();
+        let mut units = Units::keeping(&mut kept);
+        units.push(b"tool");
+        units.push(b"system");
+        assert_eq!(units.finish(0), mark(&["tool", "system"], None));
+        assert_eq!(kept, [b"tool".to_vec(), b"system".to_vec()]);
     }
 
     #[test]

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attention::Attention;
 use crate::conversation::Item;
 use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
+    is_zero,
 };
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanInView};
 use crate::recent::RecentFiles;
 
 /// The version of the log format that this build writes and reads.
@@ -72,8 +74,12 @@ pub enum Body {
     Grant(Grant),
     /// A compaction was tried.
     Compaction(Compaction),
+    /// The session went back to an earlier border of turns.
+    Rewind(Rewind),
     /// A turn has ended.
     TurnEnd(TurnEnd),
+    /// Stands for an entry that could not be read any more when the session was repaired.
+    Lost(Lost),
     /// A kind, or a version of a kind, that this build does not know.
     Unknown(Unknown),
 }
@@ -94,7 +100,9 @@ impl Body {
             Body::Inbox(_) => "inbox",
             Body::Grant(_) => "grant",
             Body::Compaction(_) => "compaction",
+            Body::Rewind(_) => "rewind",
             Body::TurnEnd(_) => "turn_end",
+            Body::Lost(_) => "lost",
             Body::Unknown(unknown) => &unknown.kind,
         }
     }
@@ -246,11 +254,37 @@ pub struct Checkpoint {
     /// How long nothing but plan writes and denied calls came.
     #[serde(default, skip_serializing_if = "Idleness::is_none")]
     pub idleness: Idleness,
+    /// What a rewind restores beyond what a compaction hands on; none in a checkpoint that a compaction wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Restored>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// What of an earlier state a rewind restores that a compaction would not hand on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The plan in view, completed items included.
+    pub plan: PlanInView,
+    /// The last call whose plan write was accepted.
+    #[serde(default)]
+    pub plan_written_by: Option<CallRef>,
+    /// When the plan is due to be brought back before the model.
+    #[serde(default)]
+    pub attention: Attention,
+    /// The world as the model was last told of it.
+    #[serde(default)]
+    pub told: Told,
+}
+
+/// The parts of the world that may change while a segment lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The date.
+    pub date: String,
+    /// The instruction files.
+    pub instructions: Vec<InstructionMark>,
+    /// The workspace, as the text for the model names it.
+    #[serde(default)]
+    pub cwd: String,
 }
 
 /// Which model answers.
@@ -281,12 +315,16 @@ pub struct UserPrompt {
     /// Whether it was said while a turn was running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steering: bool,
+    /// The inbox entry that accepted it, if it was said while a turn was running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<String>,
 }
 
 /// One attempt of the model at an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Which model made it, `provider/name`.
+    /// Which model made it, `provider/name`; empty for the one that the last model entry names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// Its blocks in order. For an attempt that failed, what had come until then.
     pub content: Vec<Content>,
@@ -296,12 +334,13 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// How the attempt ended.
+    #[serde(default, skip_serializing_if = "Ended::is_complete")]
     pub ended: Ended,
     /// What was sent for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestMark>,
     /// How long it took, by a monotonic clock.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
 }
 
@@ -323,6 +362,7 @@ pub struct ToolIntent {
     /// The answer entry that asked for the call.
     pub answer: Seq,
     /// The call's place among that answer's calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub call: u32,
     /// The process as the agent sees it.
     pub pid: u32,
@@ -400,6 +440,11 @@ pub enum NoticeKind {
         /// What each of them holds now.
         files: Vec<FileMark>,
     },
+    /// The session works in another directory from here on.
+    Moved {
+        /// Which.
+        cwd: FilePath,
+    },
     /// Something an interceptor added.
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
@@ -418,6 +463,7 @@ impl NoticeKind {
             NoticeKind::Date { .. } => "date",
             NoticeKind::Instructions { .. } => "instructions",
             NoticeKind::FilesChanged { .. } => "files_changed",
+            NoticeKind::Moved { .. } => "moved",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
             NoticeKind::Compaction => "compaction",
@@ -444,7 +490,7 @@ pub struct InstructionMark {
     pub hash: ContentHash,
 }
 
-/// A notification, durable from here on and delivered later by a [`Notice`].
+/// A notification, or what the user said while a turn was running: durable from here on, and delivered later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxMessage {
     /// Its id; a second message of the same id is the same message.
@@ -453,9 +499,19 @@ pub struct InboxMessage {
     pub text: String,
     /// Whether it starts a turn when none is running.
     pub wake: bool,
-    /// Who sent it: `program`, `process`, `job`, `child`.
+    /// Who sent it: `program`, `process`, `job`, `child`; [`InboxMessage::USER`] is delivered as a prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
+}
+
+impl InboxMessage {
+    /// The source of what the user said while a turn was running.
+    pub const USER: &str = "user";
+
+    /// Whether the user said it: then it is delivered by a [`UserPrompt`] instead of a [`Notice`].
+    pub fn is_steering(&self) -> bool {
+        self.source == InboxMessage::USER
+    }
 }
 
 /// A permission that the user gave.
@@ -540,6 +596,26 @@ impl StopReason {
     }
 }
 
+/// The session went back: what stands between `to` and this entry is no part of its conversation any more.
+///
+/// Plan, recent files, counters and the hashes of what was read are again what they were then. What was used, permissions,
+/// deliveries and commands that run stay as they are, and no file of the workspace is touched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewind {
+    /// How many turns the session has from here on.
+    pub turn: u64,
+    /// The entry behind which it goes on.
+    pub to: Seq,
+    /// The last entry of what was left.
+    pub from: Seq,
+    /// The rewind that this one takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<Seq>,
+    /// Whether the checkpoint of this segment restores what stood in another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_checkpoint: bool,
+}
+
 /// A turn has ended. Holds what a listing shows, so that a listing reads only a log's tail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnEnd {
@@ -561,6 +637,16 @@ pub struct TurnEnd {
     /// What failed, where something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The workspace, where it is another than the segment began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<FilePath>,
+}
+
+/// Stands for an entry that is gone, so that the numbers of the others are whole. What it was is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// What is known of it, for people.
+    pub why: String,
 }
 
 /// What a session has used so far.

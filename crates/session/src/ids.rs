@@ -16,12 +16,18 @@ use serde::{Deserialize, Serialize};
 pub struct SessionId(String);
 
 impl SessionId {
-    /// Makes the id of a session created at `now`. The caller hands in the time and the random bytes, since this crate
-    /// reads neither a clock nor the environment.
+    /// Makes the id of a session created at `now`, from random bytes that are handed in.
     pub fn new(now: jiff::Timestamp, random: [u8; 10]) -> Self {
         let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
         let uuid = uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
         SessionId(uuid.hyphenated().to_string())
+    }
+
+    /// Makes an id that no other session has, for one created at `now`.
+    pub fn random(now: jiff::Timestamp) -> Self {
+        let mut random = [0; 10];
+        random.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..10]);
+        SessionId::new(now, random)
     }
 
     /// The id as text, which is also the name of the session's folder.

@@ -20,6 +20,7 @@ use crate::entry::{Body, Entry, Lane, Unknown};
 /// The highest version of any kind that this build reads. A kind without `v` has version 1.
 const KIND_VERSION: u32 = 1;
 
+const MUST: &[u8] = b",\"must\":true";
 const CRC_MARK: &[u8] = b",\"crc\":\"";
 const CRC_TAIL: usize = CRC_MARK.len() + 8 + 2;
 
@@ -55,18 +56,27 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_writer(&mut line, name)?;
     }
     write_fields(&mut line, &entry.body)?;
-    let crc = crc32fast::hash(&line);
-    line.extend_from_slice(CRC_MARK);
-    line.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+    seal(&mut line);
     Ok(line)
 }
 
-/// Reads a line, given without its newline.
-///
-/// # Errors
-///
-/// Says why the line is not an entry. A kind or version of a kind that this build does not know is no error.
-pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
+/// Ends a line that lacks its last brace with its checksum and its newline.
+pub(crate) fn seal(line: &mut Vec<u8>) {
+    let crc = crc32fast::hash(line);
+    line.extend_from_slice(CRC_MARK);
+    line.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+}
+
+/// Writes an object as a line with a checksum.
+pub(crate) fn sealed<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(object)?;
+    line.pop();
+    seal(&mut line);
+    Ok(line)
+}
+
+/// Says whether a line, given without its newline, is what it was when it was sealed.
+pub(crate) fn check_seal(line: &[u8]) -> Result<(), LineFault> {
     let covered = line.len().checked_sub(CRC_TAIL).ok_or(LineFault::NoChecksum)?;
     let (covered, tail) = line.split_at(covered);
     let found = tail
@@ -75,9 +85,19 @@ pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
         .and_then(|digits| std::str::from_utf8(digits).ok())
         .ok_or(LineFault::NoChecksum)?;
     let expected = format!("{:08x}", crc32fast::hash(covered));
-    if found != expected {
-        return Err(LineFault::WrongChecksum { found: found.to_owned(), expected });
+    if found == expected {
+        return Ok(());
     }
+    Err(LineFault::WrongChecksum { found: found.to_owned(), expected })
+}
+
+/// Reads a line, given without its newline.
+///
+/// # Errors
+///
+/// Says why the line is not an entry. A kind or version of a kind that this build does not know is no error.
+pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
+    check_seal(line)?;
     let text = std::str::from_utf8(line).map_err(|error| LineFault::NotAnEntry(error.to_string()))?;
     parse(&clean_surrogates(text)).map_err(|error| LineFault::NotAnEntry(error.to_string()))
 }
@@ -96,7 +116,8 @@ struct Head<'a> {
     must: bool,
 }
 
-fn parse(text: &str) -> Result<Entry, serde_json::Error> {
+/// Reads the text of a line, whatever its checksum.
+pub(crate) fn parse(text: &str) -> Result<Entry, serde_json::Error> {
     let head: Head<'_> = serde_json::from_str(text)?;
     let body = if head.v.unwrap_or(1) > KIND_VERSION {
         Body::Unknown(Unknown { kind: head.kind.into_owned(), must: head.must })
@@ -121,9 +142,15 @@ fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error
         Body::Inbox(fields) => append_object(line, fields),
         Body::Grant(fields) => append_object(line, fields),
         Body::Compaction(fields) => append_object(line, fields),
+        // A build that passed over it would go on with what the user left.
+        Body::Rewind(fields) => {
+            line.extend_from_slice(MUST);
+            append_object(line, fields)
+        }
         Body::TurnEnd(fields) => append_object(line, fields),
+        Body::Lost(fields) => append_object(line, fields),
         Body::Unknown(unknown) if unknown.must => {
-            line.extend_from_slice(b",\"must\":true");
+            line.extend_from_slice(MUST);
             Ok(())
         }
         Body::Unknown(_) => Ok(()),
@@ -156,7 +183,9 @@ fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::E
         "inbox" => Body::Inbox(fields(text)?),
         "grant" => Body::Grant(fields(text)?),
         "compaction" => Body::Compaction(fields(text)?),
+        "rewind" => Body::Rewind(fields(text)?),
         "turn_end" => Body::TurnEnd(fields(text)?),
+        "lost" => Body::Lost(fields(text)?),
         other => Body::Unknown(Unknown { kind: other.to_owned(), must }),
     })
 }

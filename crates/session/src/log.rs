@@ -3,9 +3,11 @@
 //! ```text
 //! lock            held by the one writer
 //! 0001.jsonl …    segments; the highest complete one is current
+//! inbox/<uuid>    messages from other processes, not logged yet
 //! history.json    the current segment's history as one document
 //! spill/<sha256>  whole texts of which the log holds a part
 //! *.torn-N        bytes cut off a torn tail, kept
+//! *.before-repair-N   a segment as it was before a repair
 //! ```
 //!
 //! [`Log`] is the one writer. It writes an entry whole, then applies it to the state; what could not be written is
@@ -17,6 +19,15 @@ mod lock;
 mod reading;
 mod spill;
 mod listing;
+mod rewind;
+mod inbox;
+mod unfinished;
+mod fork;
+mod export;
+mod archive;
+mod repair;
+mod search;
+mod import;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -34,11 +45,19 @@ use crate::line;
 use crate::plan::Plan;
 use crate::state::SessionState;
 
+pub use archive::{TrashError, leftovers, remove, restore, trash_dir};
+pub use export::{ExportError, Exported, export, new_export_file};
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
-pub use listing::{SessionSummary, latest, list, summarise};
+pub use fork::{ForkError, Forked, fork};
+pub use import::{ImportError, import};
+pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
+pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
 pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read, read_segment};
+pub use repair::{Inspection, RepairError, Repaired, SegmentFound, inspect, repair};
+pub use rewind::{RewindError, RewindTo, Rewound};
+pub use search::{Found, search};
 pub use spill::{Spill, SpillError, SpillWriter};
 
 use file::LogFile;
@@ -282,11 +301,21 @@ impl Log {
         rest: Vec<Body>,
         now: jiff::Timestamp,
     ) -> Result<(), AppendError> {
+        let carried = carried_notice(&opening.checkpoint.plan);
+        self.start_segment(opening, carried.into_iter().chain(rest), now)
+    }
+
+    /// Starts the next segment with its opening and `rest`.
+    fn start_segment(
+        &mut self,
+        opening: NextSegment,
+        rest: impl Iterator<Item = Body>,
+        now: jiff::Timestamp,
+    ) -> Result<(), AppendError> {
         self.check_writable()?;
         // Undoing a compaction reads the old segment, so all of that is on the disk before it stops being current.
         self.sync()?;
         let segment = self.segment + 1;
-        let plan = opening.checkpoint.plan.clone();
         let bodies = [
             Body::Session(SessionHeader {
                 segment,
@@ -298,8 +327,7 @@ impl Log {
             Body::Model(opening.model),
             Body::Checkpoint(Box::new(opening.checkpoint)),
         ];
-        let entries =
-            numbered(self.next_seq, bodies.into_iter().chain(carried_notice(&plan)).chain(rest), now);
+        let entries = numbered(self.next_seq, bodies.into_iter().chain(rest), now);
         self.file = write_segment(&self.dir, segment, &entries, self.durability)
             .map_err(|source| AppendError::Write { path: segment_path(&self.dir, segment), source })?;
         self.unsynced_dirs = vec![self.dir.clone()];

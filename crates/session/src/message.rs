@@ -108,10 +108,11 @@ impl Usage {
 }
 
 /// How an attempt to get an answer ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Ended {
     /// The provider said that the answer is whole. Only then may its calls run.
+    #[default]
     Complete,
     /// The provider, or the way to it, failed.
     Failed {
@@ -122,6 +123,18 @@ pub enum Ended {
     },
     /// The user cancelled while it streamed.
     Cancelled,
+}
+
+impl Ended {
+    /// Whether the answer is whole.
+    pub fn is_complete(&self) -> bool {
+        *self == Ended::Complete
+    }
+}
+
+/// Whether a number says nothing: such fields are left out of the log.
+pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 /// What kind of failure a request met.
@@ -182,7 +195,7 @@ impl ErrorClass {
 pub struct RequestMark {
     /// How many units the request had.
     pub units: u32,
-    /// SHA-256 over the units' bytes in order, in hexadecimal.
+    /// The first 8 bytes of the SHA-256 over the units' bytes in order, in hexadecimal; older logs have all 32.
     pub hash: String,
     /// How many units at the start are those of the request before.
     pub shared: u32,
@@ -221,8 +234,9 @@ pub struct ToolResult {
     /// The answer entry that asked for the call.
     pub answer: Seq,
     /// The call's place among that answer's calls, from 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub call: u32,
-    /// The provider's id of the call, for people who read the log.
+    /// The provider's id of the call, in older logs. It stands with the call.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call_id: String,
     /// How it came out.
@@ -242,7 +256,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
     /// How long the call took, by a monotonic clock.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
     /// The exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -137,8 +137,9 @@ fn value_from(text: &str, from: usize) -> Option<(usize, usize)> {
     let lead = text[from..].len() - text[from..].trim_start_matches([' ', '"', '\'', '\\']).len();
     let start = from + lead;
     let rest = &text[start..];
-    let len = rest
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | ',' | ';' | '<' | '`' | ')'));
+    let len = rest.find(|c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | ',' | ';' | '<' | '`' | ')' | ']' | '}')
+    });
     let value = &rest[..len.unwrap_or(rest.len())];
     let is_reference =
         value.starts_with(['$', '{', '%', '*']) || value.contains(['(', '[']) || value.contains("::");

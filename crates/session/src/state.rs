@@ -4,9 +4,10 @@
 //! missing between them, gives a state. Opening a session applies the entries of its current segment; a running agent
 //! applies each entry as it writes it. So live state equals replayed state at every entry.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod borders;
 
-use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::arguments::parse_arguments;
 use crate::attention::Attention;
@@ -19,9 +20,14 @@ use crate::entry::{
 use crate::idleness::{Called, Idleness};
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
-use crate::message::{Content, ContentHash, Ended, FilePath, Outcome, RequestMark, ToolCall, ToolResult};
+use crate::message::{
+    Content, ContentHash, Ended, FilePath, Outcome, ReferencedFile, RequestMark, ToolCall, ToolResult,
+};
 use crate::plan::{self, Plan, PlanInView};
 use crate::recent::RecentFiles;
+
+pub use crate::entry::Told;
+pub use borders::Border;
 
 /// How much of a text is kept as a title or as last words, in characters.
 const EXCERPT: usize = 80;
@@ -98,6 +104,14 @@ pub struct SessionState {
     pub failing: Option<FailingCall>,
     /// How long nothing but plan writes and denied calls came.
     pub idleness: Idleness,
+    /// Where the session can go back to within its current segment, oldest first.
+    pub borders: Vec<Arc<Border>>,
+    /// The rewind by which the session came to the branch it is on; none if it never went back.
+    pub branch: Option<Seq>,
+    /// The entry that the current segment goes on from, in an earlier one; 0 in the first.
+    pub goes_on_from: Seq,
+    /// Whether the current segment's checkpoint was read.
+    pub has_checkpoint: bool,
     /// What was read that this build must know to write to the session, and does not; in words.
     pub must: Option<String>,
 }
@@ -109,15 +123,6 @@ pub struct Counted {
     pub input_tokens: u64,
     /// The bytes of the request's body.
     pub bytes: u64,
-}
-
-/// The parts of the world that may change while a segment lasts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    /// The date.
-    pub date: String,
-    /// The instruction files.
-    pub instructions: Vec<InstructionMark>,
 }
 
 impl SessionState {
@@ -201,6 +206,7 @@ impl SessionState {
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
             idleness: self.idleness,
+            restored: None,
         }
     }
 
@@ -224,20 +230,34 @@ impl SessionState {
             totals: self.totals,
             last_words: self.last_words.clone(),
             error,
+            cwd: self.header.as_ref().filter(|_| self.has_moved()).map(|header| header.cwd.clone()),
         }
+    }
+
+    /// Whether the session works in another directory than its segment began with.
+    fn has_moved(&self) -> bool {
+        self.world.as_ref().is_some_and(|world| world.cwd != self.told.cwd)
     }
 
     fn apply_main(&mut self, entry: &Entry) {
         match &entry.body {
-            Body::Session(header) => self.header = Some(header.clone()),
-            Body::World(world) => self.enter_world(world),
-            Body::Checkpoint(checkpoint) => self.restore(checkpoint),
+            Body::Session(header) => self.enter_segment(entry.seq, header),
+            Body::World(world) => {
+                self.enter_world(world);
+                self.mark_beginning(entry.seq);
+            }
+            Body::Checkpoint(checkpoint) => {
+                self.restore(checkpoint);
+                self.borders.clear();
+                self.mark_closed(entry.seq);
+            }
             Body::Model(model) => {
                 self.first_window.get_or_insert(model.context_window);
                 if self.model.as_ref().is_some_and(|before| before.model != model.model) {
                     self.learned_window = None;
                 }
                 self.model = Some(model.clone());
+                self.mark_beginning(entry.seq);
             }
             Body::UserPrompt(prompt) => self.hear(prompt),
             Body::Answer(answer) => self.answered(entry.seq, answer),
@@ -246,7 +266,13 @@ impl SessionState {
                 self.running.insert(intent.call_ref(), intent.clone());
             }
             Body::ToolResult(result) => self.ended(result),
-            Body::Notice(notice) => self.noticed(notice),
+            Body::Notice(notice) => {
+                let opens_segment = self.borders.last().is_some_and(|border| border.seq + 1 == entry.seq);
+                self.noticed(notice);
+                if opens_segment && notice.about == NoticeKind::PlanCarried {
+                    self.mark_closed(entry.seq);
+                }
+            }
             Body::Inbox(message) => {
                 self.end_job(&message.id);
                 if self.inbox_ids.insert(message.id.clone()) {
@@ -255,8 +281,12 @@ impl SessionState {
             }
             Body::Grant(grant) => self.grants.push(grant.clone()),
             Body::Compaction(compaction) => self.compacted(compaction),
-            Body::TurnEnd(_) => self.turn_is_open = false,
-            Body::Unknown(_) => {}
+            Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
+            Body::TurnEnd(_) => {
+                self.turn_is_open = false;
+                self.mark_closed(entry.seq);
+            }
+            Body::Lost(_) | Body::Unknown(_) => {}
         }
     }
 
@@ -264,6 +294,25 @@ impl SessionState {
     fn apply_worker(&mut self, body: &Body) {
         if let Body::Answer(answer) = body {
             self.count_answer(answer);
+        }
+    }
+
+    fn enter_segment(&mut self, seq: Seq, header: &SessionHeader) {
+        self.goes_on_from = seq.saturating_sub(1);
+        self.has_checkpoint = false;
+        self.header = Some(header.clone());
+    }
+
+    /// Before anything is said the session can go back to nothing.
+    fn mark_beginning(&mut self, seq: Seq) {
+        if self.turns == 0 && self.history.is_empty() {
+            self.mark_closed(seq);
+        }
+    }
+
+    fn mark_closed(&mut self, seq: Seq) {
+        if !self.turn_is_open {
+            self.mark_border(seq);
         }
     }
 
@@ -278,16 +327,24 @@ impl SessionState {
                     hash: ContentHash::of(file.text.as_bytes()),
                 })
                 .collect(),
+            cwd: world.cwd.clone(),
         };
         self.world = Some(world.clone());
     }
 
     fn restore(&mut self, checkpoint: &Checkpoint) {
         let kept = checkpoint.clone();
+        self.has_checkpoint = true;
         self.history = kept.history;
         self.plan = PlanInView { carried: !kept.plan.items.is_empty(), plan: kept.plan, resends: 0 };
         self.plan_written_by = None;
         self.attention = Attention::default();
+        if let Some(restored) = kept.restored {
+            self.plan = restored.plan;
+            self.plan_written_by = restored.plan_written_by;
+            self.attention = restored.attention;
+            self.told = restored.told;
+        }
         self.recent_files = kept.recent_files;
         self.seen = kept.seen.into_iter().collect();
         self.told_files = kept.told_files.into_iter().map(|file| (file.path, file.hash)).collect();
@@ -316,11 +373,20 @@ impl SessionState {
     }
 
     fn hear(&mut self, prompt: &UserPrompt) {
+        if let Some(id) = &prompt.inbox {
+            self.delivered(id);
+        }
         self.open_turn();
         if self.title.is_empty() {
             self.title = excerpt(&prompt.text);
         }
         self.history.push(Item::Prompt { text: prompt.text.clone(), images: prompt.images.clone() });
+    }
+
+    fn delivered(&mut self, id: &str) {
+        self.inbox.retain(|message| message.id != *id);
+        // The entry that accepted it may be lost; what was delivered is never accepted again.
+        self.inbox_ids.insert(id.to_owned());
     }
 
     fn open_turn(&mut self) {
@@ -353,7 +419,11 @@ impl SessionState {
             Ended::Cancelled => text_only(&answer.content),
             Ended::Failed { .. } => return,
         };
-        let step = Step::new(seq, answer.model.clone(), content);
+        let model = match (&self.model, answer.model.as_str()) {
+            (Some(choice), "") => choice.model.clone(),
+            (_, named) => named.to_owned(),
+        };
+        let step = Step::new(seq, model, content);
         if !step.results.is_empty() {
             self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
         }
@@ -555,14 +625,32 @@ impl SessionState {
         }
     }
 
+    /// What was known of files below the directory before is known of those below the new one.
+    fn moved(&mut self, cwd: &FilePath) {
+        let before = std::path::PathBuf::from(std::mem::take(&mut self.told.cwd));
+        self.told.cwd = cwd.as_path().display().to_string();
+        let there = |path: &FilePath| match path.as_path().strip_prefix(&before) {
+            Ok(rest) => FilePath(cwd.as_path().join(rest)),
+            Err(_elsewhere) => path.clone(),
+        };
+        self.seen = self.seen.iter().map(|(path, hash)| (there(path), hash.clone())).collect();
+        self.told_files = self.told_files.iter().map(|(path, hash)| (there(path), hash.clone())).collect();
+        let recent: Vec<_> = self.recent_files.iter().cloned().collect();
+        self.recent_files = RecentFiles::default();
+        for file in recent.into_iter().rev() {
+            self.recent_files.touch(ReferencedFile { path: there(&file.path), ..file });
+        }
+        if let Some(header) = &mut self.header {
+            header.cwd = cwd.clone();
+        }
+    }
+
     fn noticed(&mut self, notice: &Notice) {
         match &notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
                 self.end_job(inbox);
-                self.inbox.retain(|message| message.id != *inbox);
-                // The entry that accepted it may be lost; what was delivered is never accepted again.
-                self.inbox_ids.insert(inbox.clone());
+                self.delivered(inbox);
                 self.open_turn();
             }
             NoticeKind::Date { date } => self.told.date.clone_from(date),
@@ -571,6 +659,7 @@ impl SessionState {
                 let marks = files.iter().map(|file| (file.path.clone(), file.hash.clone()));
                 self.told_files.extend(marks);
             }
+            NoticeKind::Moved { cwd } => self.moved(cwd),
             NoticeKind::PlanCarried
             | NoticeKind::Interceptor
             | NoticeKind::Continuation

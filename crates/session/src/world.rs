@@ -44,6 +44,15 @@ pub fn date_text(date: &str) -> String {
     runtime_block(&format!("The date is now {}.", one_line(date)))
 }
 
+/// That the session works in another directory.
+pub fn moved_text(cwd: &str) -> String {
+    runtime_block(&format!(
+        "The working directory is now {}. Relative paths start there; what was said of paths in the directory before \
+         holds there only if the files are there.",
+        one_line(cwd)
+    ))
+}
+
 /// That instruction files have changed: those that are new or say something else, and those that are gone.
 pub fn instructions_text(changed: &[Instruction], gone: &[FilePath]) -> String {
     let mut parts = Vec::new();

@@ -435,7 +435,9 @@ fn a_next_segment_carries_the_state() {
         last_words,
         failing,
         idleness,
+        restored,
     } = before.checkpoint(Vec::new());
+    assert_eq!(restored, None);
     assert_eq!(
         (recent_files, seen.into_iter().collect(), inbox, inbox_ids, running.len(), grants, totals),
         (

@@ -66,7 +66,7 @@ proptest! {
         let mut before: Option<&SessionState> = None;
         for state in session.states.iter().filter(|state| state.open_calls().is_empty()) {
             if let Some(before) = before
-                && before.header == state.header
+                && (&before.header, before.branch) == (&state.header, state.branch)
             {
                 let (sent, next) = (request(before), request(state));
                 prop_assert!(next.messages.starts_with(&sent.messages), "{:#?}\n{:#?}", sent, next);
@@ -172,7 +172,7 @@ proptest! {
                     }
                     _ => false,
                 },
-                common::Written::NextSegment { .. } => true,
+                common::Written::NextSegment { .. } | common::Written::Rewind(_) => true,
                 common::Written::Nothing => false,
             };
             session.write(written);

@@ -15,7 +15,7 @@ use common::{
 };
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Entry, FORMAT, Lane, PROJECTION, SessionHeader, StopReason, Unknown, UserPrompt,
+    Answer, Body, Entry, FORMAT, Lane, PROJECTION, Rewind, SessionHeader, StopReason, Unknown, UserPrompt,
 };
 use mainstay_session::line::{self, LineFault};
 use mainstay_session::log::{
@@ -677,6 +677,9 @@ fn any_entry() -> impl Strategy<Value = Entry> {
             common::Written::NextSegment { .. } => {
                 Body::Checkpoint(Box::new(state.checkpoint(state.history.clone())))
             }
+            common::Written::Rewind(_) => {
+                Body::Rewind(Rewind { turn: 1, to: 2, from: 9, undoes: Some(7), by_checkpoint: true })
+            }
             common::Written::Nothing => ok(1, 0, "a\u{2028}b"),
         };
         Entry { seq, ts: jiff::Timestamp::from_millisecond(millis).unwrap(), lane, body }
@@ -739,7 +742,7 @@ fn the_documented_examples_are_entries() {
             entry.body.kind().to_owned()
         })
         .collect();
-    assert_eq!(kinds.len(), 13, "{kinds:?}");
+    assert_eq!(kinds.len(), 15, "{kinds:?}");
 }
 
 /// The format: a change of any byte here is a new version of the format (see `docs/session-log.md`).
@@ -752,6 +755,7 @@ fn the_format_is_what_it_was() {
         spill: None,
         images: Vec::new(),
         steering: true,
+        inbox: None,
     }));
     let calls = vec![
         text("I plan."),

@@ -139,7 +139,7 @@ fn tokens(compactor: &Compactor<'_>, opening: &NextSegment) -> u64 {
         next.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
     }
     next.history.extend(carried_text(&opening.checkpoint.plan).map(|text| Item::Notice { text }));
-    compactor.log.measured_of(&next, compactor.setup.model.as_ref()).1.tokens
+    compactor.log.measured_of(&next, compactor.setup.model.as_ref()).1
 }
 
 /// A conversation without what the runtime said in it, but for notifications: the next segment says it anew.

@@ -40,7 +40,7 @@ impl Compactor<'_> {
         let done = Compaction {
             reason: "undo".to_owned(),
             method: "undo".to_owned(),
-            before: now.tokens,
+            before: now,
             counted: None,
             after: Some(candidate.tokens),
             failure: None,

@@ -54,7 +54,7 @@ pub(super) async fn summarise(
     let instruction = instruction_text(state, wish, words);
     let room = words * 2 + text_tokens(&instruction);
     let is_larger = |state: &SessionState| {
-        compactor.log.measured_of(state, compactor.setup.model.as_ref()).1.tokens + room > thresholds.window
+        compactor.log.measured_of(state, compactor.setup.model.as_ref()).1 + room > thresholds.window
     };
     let mut worker = Worker {
         compactor,
@@ -167,7 +167,7 @@ impl Worker<'_> {
     }
 
     async fn run_call(&mut self, call_ref: CallRef, call: &ToolCall, may_run: bool) -> ToolResult {
-        let refused = |summary: String| result(call_ref, call, Outcome::Error, summary, None);
+        let refused = |summary: String| result(call_ref, Outcome::Error, summary, None);
         let (Some(tool), "read", true) = (reader(self.compactor), call.name.as_str(), may_run) else {
             self.refused += 1;
             return refused(refused_call_text(&call.name));
@@ -180,11 +180,11 @@ impl Worker<'_> {
         let mut context = call_context(setup, log, jobs, cancel, call_ref, 16 << 10);
         context.takes_images = false;
         if !may_run_unasked(setup, log, tool, &arguments, &context) {
-            return result(call_ref, call, Outcome::Denied, "Permission denied by a rule.".to_owned(), None);
+            return result(call_ref, Outcome::Denied, "Permission denied by a rule.".to_owned(), None);
         }
         match tool.run(&arguments, &context).await {
-            Ok(output) => result(call_ref, call, Outcome::Ok, output.summary, output.content),
-            Err(error) => result(call_ref, call, Outcome::Error, error.summary, error.content),
+            Ok(output) => result(call_ref, Outcome::Ok, output.summary, output.content),
+            Err(error) => result(call_ref, Outcome::Error, error.summary, error.content),
         }
     }
 
@@ -218,17 +218,11 @@ fn failed(failure: TurnFailure) -> Written {
     }
 }
 
-fn result(
-    call_ref: CallRef,
-    call: &ToolCall,
-    outcome: Outcome,
-    summary: String,
-    content: Option<String>,
-) -> ToolResult {
+fn result(call_ref: CallRef, outcome: Outcome, summary: String, content: Option<String>) -> ToolResult {
     ToolResult {
         answer: call_ref.answer,
         call: call_ref.call,
-        call_id: call.id.clone(),
+        call_id: String::new(),
         outcome,
         summary,
         content,

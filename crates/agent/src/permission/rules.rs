@@ -6,6 +6,7 @@
 //! tried.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use globset::{GlobBuilder, GlobMatcher};
 use mainstay_session::entry::Grant;
@@ -244,9 +245,10 @@ fn without_options(words: &[Word]) -> Vec<Text> {
 }
 
 /// All that is said of permissions beforehand. By default nothing but which paths are protected in any case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// What the user protects.
     protected: Vec<GlobMatcher>,
     given: Vec<Grant>,
 }
@@ -261,15 +263,9 @@ const PROTECTED: [&str; 6] = [
     "**/.mainstay/**",
 ];
 
-impl Default for Rules {
-    fn default() -> Self {
-        Rules { rules: Vec::new(), protected: protected_always().collect(), given: Vec::new() }
-    }
-}
-
-fn protected_always() -> impl Iterator<Item = GlobMatcher> {
-    PROTECTED.into_iter().filter_map(|pattern| protection(pattern).ok())
-}
+/// Made ready when it is first asked for, since that takes long.
+static PROTECTED_ALWAYS: LazyLock<[Option<GlobMatcher>; 6]> =
+    LazyLock::new(|| PROTECTED.map(|pattern| protection(pattern).ok()));
 
 fn path_glob(pattern: &str, any_case: bool) -> Result<GlobMatcher, globset::Error> {
     let mut glob = GlobBuilder::new(pattern);
@@ -300,8 +296,7 @@ impl Rules {
     /// A protected path is no pattern.
     pub fn new(rules: Vec<Rule>, protected: &[String], given: Vec<Grant>) -> Result<Self, RuleError> {
         let own = protected.iter().map(|pattern| protection(pattern));
-        let protected = protected_always().map(Ok).chain(own).collect::<Result<_, _>>()?;
-        Ok(Rules { rules, protected, given })
+        Ok(Rules { rules, protected: own.collect::<Result<_, _>>()?, given })
     }
 
     /// The rules with one action that are about calls of a tool.
@@ -320,7 +315,8 @@ impl Rules {
 
     /// Whether a path as seen from the workspace asks before it is changed.
     pub(super) fn protects(&self, path: &str) -> bool {
-        self.protected.iter().any(|glob| glob.is_match(Path::new(path)))
+        let always = PROTECTED_ALWAYS.iter().flatten();
+        always.chain(&self.protected).any(|glob| glob.is_match(Path::new(path)))
     }
 }
 

@@ -144,6 +144,11 @@ impl Reader<'_> {
         is_bearable
     }
 
+    /// A backslash before a line end joins the lines, also within what belongs together.
+    fn continued(&mut self) {
+        while self.take("\\\n") {}
+    }
+
     fn blanks(&mut self) {
         while self.take("\\\n") || matches!(self.peek(), Some(' ' | '\t')) && self.take_any() {}
     }
@@ -625,7 +630,7 @@ impl Reader<'_> {
                 word.is_quoted = true;
                 word.pieces.push(Piece::Char(c));
             }
-            None => word.pieces.push(Piece::Char('\\')),
+            None => self.line.doubt("it ends with a backslash"),
         }
     }
 
@@ -680,6 +685,7 @@ impl Reader<'_> {
     /// Reads what a `$` begins.
     fn dollar(&mut self, word: &mut Word, is_quoted: bool) {
         self.at += 1;
+        self.continued();
         match self.peek() {
             Some('(') => {
                 let begin = self.at + 1;
@@ -698,6 +704,7 @@ impl Reader<'_> {
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
                     self.at += 1;
+                    self.continued();
                 }
             }
             Some(c) if c.is_ascii_digit() || "?$!#@*-".contains(c) => self.at += 1,
@@ -886,3 +893,6 @@ fn has_two_names(chars: &[char]) -> bool {
     let begins = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || c == '_');
     words.windows(2).any(|pair| ends(pair[0]) && begins(pair[1]))
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,8 @@ fn exec_with_everything() {
         "3f2a",
         "--model",
         "local/org/m",
+        "--effort",
+        "high",
         "--cwd",
         "/w",
         "--approve",
@@ -59,6 +61,7 @@ fn exec_with_everything() {
             session: Some("3f2a".to_owned()),
             last: false,
             model: Some(ModelName::Of { provider: "local".to_owned(), model: "org/m".to_owned() }),
+            effort: Some("high".to_owned()),
             cwd: Some(PathBuf::from("/w")),
             approve: Some(Approve::All),
             max_steps: Some(7),
@@ -90,7 +93,10 @@ fn small_forms_of_exec() {
 fn the_other_commands() {
     let table: [(&[&str], Command); 6] = [
         (&["sessions"], Command::Sessions(SessionsArguments::default())),
-        (&["sessions", "--json"], Command::Sessions(SessionsArguments { json: true })),
+        (
+            &["sessions", "--json"],
+            Command::Sessions(SessionsArguments { json: true, ..SessionsArguments::default() }),
+        ),
         (
             &["plan", "3f", "--markdown"],
             Command::Plan(PlanArguments {
@@ -193,6 +199,9 @@ fn the_help_of_exec() {
 
           --model <MODEL>
               The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
+
+          --effort <EFFORT>
+              How hard the model shall think, in its provider's words, such as low, medium or high
 
           --cwd <DIR>
               The directory to work in, instead of the current one

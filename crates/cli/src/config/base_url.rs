@@ -31,6 +31,9 @@ impl BaseUrl {
         {
             return Err(format!("must end before /{ending}, which is added to it"));
         }
+        if path.contains("enerateContent") {
+            return Err("must end before /models, which is added to it with the model's name".to_owned());
+        }
         Ok(BaseUrl { text: text.to_owned(), loopback: is_loopback(host) })
     }
 
@@ -110,6 +113,10 @@ mod tests {
             ("http://a/v1?x=1", "must not hold a query, a fragment or a space"),
             ("http://a b/v1", "must not hold a query, a fragment or a space"),
             ("http://a/v1/chat/completions", "must end before /chat/completions, which is added to it"),
+            (
+                "https://a/v1beta/models/m:streamGenerateContent",
+                "must end before /models, which is added to it with the model's name",
+            ),
             ("http://a/v1/messages/", "must end before /messages, which is added to it"),
         ];
         for (text, expected) in table {

@@ -13,6 +13,7 @@ pub(super) fn read(environment: &Environment) -> Result<Layer, CliError> {
         durability: variable(environment, "MAINSTAY_DURABILITY", |text| choice(text, &Durability::WORDS))?,
         max_steps: variable(environment, "MAINSTAY_MAX_STEPS", max_steps)?,
         tools: variable(environment, "MAINSTAY_TOOLS", tools)?,
+        ca_certificates: variable(environment, "MAINSTAY_CA_CERTIFICATES", |text| Ok(text.into()))?,
         ..Layer::default()
     })
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use mainstay_agent::model::TextCalls;
+
 use super::base_url::BaseUrl;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
@@ -14,6 +16,7 @@ pub(super) fn read(document: &Document) -> Result<Layer, CliError> {
     document.read(|table| {
         let mut layer = read_common(table)?;
         layer.writable = table.section("sandbox", read_sandbox)?;
+        layer.ca_certificates = table.place("ca_certificates", path)?;
         layer.providers = table.section("providers", |table| named(table, read_provider))?;
         Ok(layer)
     })
@@ -86,26 +89,32 @@ fn read_provider(table: &mut Table<'_>) -> Result<ProviderLayer, CliError> {
         headers: table.section("headers", |headers| headers.take_all().iter().map(header).collect())?,
         first_token_timeout: table.get("first_token_timeout", seconds)?,
         idle_timeout: table.get("idle_timeout", seconds)?,
+        ca_certificates: table.place("ca_certificates", path)?,
         models: table.section("models", |models| named(models, read_model))?,
     })
 }
 
 fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
     let tokens = 1..=1_000_000_000;
-    let layer = ModelLayer {
+    Ok(ModelLayer {
         context_window: table.place("context_window", |value| value.whole(tokens.clone()))?,
         max_output: table.get("max_output", |value| value.whole(tokens.clone()))?,
         effort: table.get("effort", |value| Ok(value.text()?.to_owned()))?,
         temperature: table.get("temperature", |value| value.number(0.0..=2.0))?,
+        images: table.get("images", Value::boolean)?,
         alternate_roles: table.get("alternate_roles", Value::boolean)?,
+        text_calls: table.get("text_calls", |value| value.choice(&TEXT_CALLS))?,
         extra_body: table.section("extra_body", |body| {
             body.take_all().iter().map(|value| Ok((value.key().to_owned(), value.json()?))).collect()
         })?,
-    };
-    // Documented for files that newer versions share: checked, and without effect in this one.
-    table.get("images", Value::boolean)?;
-    table.get("text_calls", |value| value.choice(&[("auto", ()), ("on", ()), ("off", ())]))?;
-    Ok(layer)
+    })
+}
+
+const TEXT_CALLS: [(&str, TextCalls); 3] =
+    [("auto", TextCalls::Auto), ("on", TextCalls::On), ("off", TextCalls::Off)];
+
+fn path(value: &Value<'_>) -> Result<PathBuf, CliError> {
+    value.text().map(PathBuf::from)
 }
 
 fn seconds(value: &Value<'_>) -> Result<u64, CliError> {

@@ -8,7 +8,7 @@
 //! - `model` only of a provider that the user's file defines or already uses, or of a built-in local server; never
 //!   `script:`, which would let the repository play the model;
 //! - `[[rules]]` that ask and deny, and `protected`: these add to the user's own, and none may allow anything;
-//! - `[plan]` freely; `[sandbox]` and `[providers]` not at all.
+//! - `[plan]` freely; `ca_certificates`, `[sandbox]` and `[providers]` not at all.
 
 use std::fmt::Display;
 
@@ -27,6 +27,11 @@ pub(super) fn read(document: &Document, user: &Layer, model_is_stated: bool) -> 
                     .refuse(&format!("a project's file may not have [{section}]"))
                     .hint("move it to your own config.toml if you want it"));
             }
+        }
+        if let Some(found) = table.find("ca_certificates") {
+            return Err(found
+                .refuse("a project's file may not say which servers are trusted (ca_certificates)")
+                .hint("move the line to your own config.toml if you want it"));
         }
         file::read_common(table)
     })?;

@@ -32,6 +32,7 @@ approve = "edits"
 durability = "relaxed"
 max_steps = 0x10
 tools = ["bash", "read"]
+ca_certificates = "company.pem"
 protected = ["deploy/**"]
 
 [[rules]]
@@ -56,6 +57,7 @@ api_key_env = "LOCAL_KEY"
 headers = { X-Team = "core" }
 first_token_timeout = 30
 idle_timeout = 0
+ca_certificates = "/etc/gateway.pem"
 
 [providers.local.models."org/qwen"]
 context_window = 32768
@@ -78,13 +80,16 @@ fn every_key_is_read() {
     assert_eq!(value(&layer.tools), ["bash", "read"]);
     assert_eq!(layer.protected, ["deploy/**"]);
     assert_eq!(layer.rules[0].value.action(), Action::Deny);
-    assert_eq!(layer.rules[0].origin, Origin::File("config.toml".into(), 9));
+    assert_eq!(layer.rules[0].origin, Origin::File("config.toml".into(), 10));
     assert!(!value(&layer.plan_tool));
     assert_eq!((value(&layer.reminder_after), value(&layer.reminder_repeat)), (0, 4));
     assert_eq!(value(&layer.writable), [PathBuf::from("/var/tmp")]);
-    assert_eq!(layer.max_steps.unwrap().origin, Origin::File("config.toml".into(), 5));
+    assert_eq!(layer.max_steps.as_ref().unwrap().origin, Origin::File("config.toml".into(), 5));
+
+    assert_eq!(value(&layer.ca_certificates), PathBuf::from("company.pem"));
 
     let local = &layer.providers["local"];
+    assert_eq!(value(&local.ca_certificates), PathBuf::from("/etc/gateway.pem"));
     assert_eq!(local.api, Some(Api::OpenaiChat));
     assert_eq!(local.base_url.as_ref().unwrap().to_string(), "http://127.0.0.1:8080/v1");
     assert_eq!(local.api_key_env.as_deref(), Some("LOCAL_KEY"));
@@ -95,7 +100,8 @@ fn every_key_is_read() {
     assert_eq!(value(&model.context_window), 32_768);
     assert_eq!((model.max_output, model.effort.as_deref()), (Some(4096), Some("high")));
     assert_eq!(model.temperature, Some(1.0));
-    assert_eq!(model.alternate_roles, Some(false));
+    assert_eq!((model.images, model.alternate_roles), (Some(true), Some(false)));
+    assert_eq!(model.text_calls, Some(TextCalls::On));
     assert_eq!(
         serde_json::to_value(&model.extra_body).unwrap(),
         serde_json::json!({"top_p": 0.5, "stop": ["a"], "nested": {"at": "2026-01-02"}})
@@ -155,6 +161,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
         "[[rules]]\ntool = \"read\"\npattern = \"a[\"\naction = \"deny\"",
         "rules = \"none\"",
         "protected = [\"a[\"]",
+        "ca_certificates = true",
         "providers = 1",
         "providers.local = 1",
         "[providers.local]\nurl = \"http://a\"",
@@ -194,11 +201,11 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     aprove = "ask"
     => error: config.toml:1:1: unknown key `aprove`
       did you mean `approve`?
-      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, providers
+      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, ca_certificates, providers
 
     colour = "blue"
     => error: config.toml:1:1: unknown key `colour`
-      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, providers
+      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, ca_certificates, providers
 
     model = "gpt"
     => error: config.toml:1:9: `model` must be PROVIDER/NAME, such as ollama/qwen3-coder, or script:FILE, found "gpt"
@@ -314,6 +321,9 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     protected = ["a["]
     => error: config.toml:1:14: `protected` cannot be obeyed: the pattern "a[" cannot be used: unclosed character class; missing ']'
 
+    ca_certificates = true
+    => error: config.toml:1:19: `ca_certificates` must be a text that is not blank, found true
+
     providers = 1
     => error: config.toml:1:13: `providers` must be a table, found 1
 
@@ -323,13 +333,13 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     [providers.local]
     url = "http://a"
     => error: config.toml:2:1: unknown key `url` in [providers.local]
-      known here: api, base_url, api_key_env, headers, first_token_timeout, idle_timeout, models
+      known here: api, base_url, api_key_env, headers, first_token_timeout, idle_timeout, ca_certificates, models
 
     [providers.local]
     api_key = "x"
     => error: config.toml:2:1: unknown key `api_key` in [providers.local]
       did you mean `api_key_env`?
-      known here: api, base_url, api_key_env, headers, first_token_timeout, idle_timeout, models
+      known here: api, base_url, api_key_env, headers, first_token_timeout, idle_timeout, ca_certificates, models
 
     [providers.local]
     api = "openai"
@@ -364,7 +374,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     context = 1
     => error: config.toml:2:1: unknown key `context` in [providers.local.models."org/m"]
       did you mean `context_window`?
-      known here: context_window, max_output, effort, temperature, alternate_roles, extra_body, images, text_calls
+      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body
 
     [providers.local.models."org/m"]
     temperature = 2.5
@@ -432,6 +442,7 @@ fn a_project_may_not_widen() {
         (own, "model = \"script:answers.json\""),
         (own, "[providers.ollama]\nbase_url = \"http://elsewhere.example/v1\""),
         (own, "[sandbox]\nwritable = [\"/\"]"),
+        (own, "ca_certificates = \"mine.pem\""),
         (own, "[[rules]]\ntool = \"bash\"\naction = \"allow\""),
         (own, "[plans]"),
     ];
@@ -484,6 +495,10 @@ fn a_project_may_not_widen() {
     writable = ["/"]
     => error: .mainstay/config.toml:1:2: a project's file may not have [sandbox]
       move it to your own config.toml if you want it
+
+    ca_certificates = "mine.pem"
+    => error: .mainstay/config.toml:1:1: a project's file may not say which servers are trusted (ca_certificates)
+      move the line to your own config.toml if you want it
 
     [[rules]]
     tool = "bash"

@@ -56,6 +56,9 @@ fn say_all(denials: &[Denial], config_home: Option<&Path>) {
     }
     say("denied:");
     lines.iter().for_each(|line| say(line));
+    if denials.iter().any(|denial| denial.passes_with_all) {
+        say("`--approve all` lets everything pass but what a rule denies");
+    }
     let mut told = BTreeSet::new();
     rules.retain(|rule| told.insert(*rule));
     if rules.is_empty() {

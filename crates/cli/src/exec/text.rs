@@ -18,16 +18,26 @@ pub(crate) fn show(event: &Event) {
         Event::ToolCompleted { result, .. } if result.outcome == Outcome::Denied => {
             say(&format!("denied: {}", inert(&result.summary)));
         }
+        event if says_what_is_wrong(event) => {}
+        event if stderr().is_terminal() => progress(event),
+        _ => {}
+    }
+}
+
+/// Says on stderr what is not as it should be while the turn goes on, also where a program reads the events: no event
+/// tells of it. Says nothing, and that, of any other event.
+pub(crate) fn says_what_is_wrong(event: &Event) -> bool {
+    match event {
         Event::Warning(message) => say(&format!("warning: {}", inert(message))),
-        Event::Retry { class, message, delay } => say(&format!(
-            "retrying in {:.1} s ({}): {}",
+        Event::Retry { retry, of, class, message, delay } => say(&format!(
+            "retry {retry} of {of} in {:.1} s ({}): {}",
             delay.as_secs_f64(),
             class.as_str(),
             shortened(&inert(message), 300)
         )),
-        event if stderr().is_terminal() => progress(event),
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 fn progress(event: &Event) {
@@ -65,6 +75,7 @@ fn progress(event: &Event) {
                 NoticeKind::Date { .. } => "the model was told of the new date",
                 NoticeKind::Instructions { .. } => "the model was told that instruction files changed",
                 NoticeKind::FilesChanged { .. } => "the model was told that files changed",
+                NoticeKind::Moved { .. } => "the model was told of the new directory",
                 NoticeKind::Interceptor => "a text was added to the history",
                 NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
                 NoticeKind::Compaction => "the model was asked for a summary",

@@ -50,7 +50,7 @@ pub(super) fn advise(config: &Config, environment: &Environment, servers: &[Loca
         .filter_map(|provider| Some((provider, provider.api_key_env?)))
         .filter(|(_, variable)| environment.get(variable).is_some())
         .collect();
-    let usable = keyed.iter().find(|(provider, _)| provider.api.is_spoken()).map(|(provider, _)| *provider);
+    let usable = keyed.first().map(|(provider, _)| *provider);
     let line = match (servers.iter().find(|server| !server.models.is_empty()), usable) {
         (Some(server), _) => format!("{}/{}", server.provider, server.models[0]),
         (None, Some(provider)) => format!("{}/{}", provider.name, provider.example),
@@ -62,10 +62,7 @@ pub(super) fn advise(config: &Config, environment: &Environment, servers: &[Loca
     CliError::configuration("no model is configured")
         .hint(format!(
             "API keys in the environment: {}",
-            listed(keyed.iter().map(|(provider, variable)| {
-                let note = if provider.api.is_spoken() { "" } else { ", not spoken by this version" };
-                format!("{variable} ({}{note})", provider.name)
-            }))
+            listed(keyed.iter().map(|(provider, variable)| format!("{variable} ({})", provider.name)))
         ))
         .hint(format!("servers on this machine: {}", listed(servers.iter().map(LocalServer::describe))))
         .hint(format!("put this line at the top of {file}:"))
@@ -158,10 +155,10 @@ mod tests {
         assert!(!error.contains("value-"), "{error}");
         insta::assert_snapshot!(error, @r#"
         error: no model is configured
-          API keys in the environment: ANTHROPIC_API_KEY (anthropic, not spoken by this version); GROQ_API_KEY (groq)
+          API keys in the environment: ANTHROPIC_API_KEY (anthropic); GROQ_API_KEY (groq)
           servers on this machine: none found
           put this line at the top of /home/me/.config/mainstay/config.toml:
-              model = "groq/openai/gpt-oss-120b"
+              model = "anthropic/claude-opus-5-5"
           or say it for one run: mainstay exec --model PROVIDER/NAME "…"
         "#);
     }

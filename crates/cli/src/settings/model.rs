@@ -1,12 +1,14 @@
 //! The model that answers, with all that is needed to ask it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use mainstay_agent::model::TextCalls;
 
 use crate::config::base_url::BaseUrl;
 use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
-use crate::config::document::{Placed, nearest};
+use crate::config::document::{Origin, Placed, nearest};
 use crate::config::places::{Environment, Surroundings};
 use crate::config::{Api, Config, ModelLayer, ModelName, ProviderLayer, Secret, defaults};
 use crate::error::{self, CliError};
@@ -50,8 +52,18 @@ pub(crate) struct ServedModel {
     pub(crate) effort: Option<String>,
     /// The sampling temperature; none leaves it to the provider.
     pub(crate) temperature: Option<f64>,
+    /// Whether it takes images.
+    pub(crate) images: bool,
     /// Whether user messages in a row are merged into one.
     pub(crate) alternate_roles: bool,
+    /// Whether call ids are sent as nine letters and digits.
+    pub(crate) short_call_ids: bool,
+    /// Whether Chat Completions wants the output limit as `max_completion_tokens`.
+    pub(crate) completion_limit: bool,
+    /// Whether a call that the model writes as text is taken as a call.
+    pub(crate) text_calls: TextCalls,
+    /// Certificates in PEM that are trusted beside those of the system; may be empty.
+    pub(crate) ca_certificates: Vec<u8>,
     /// Members to add to the body of a request.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
 }
@@ -66,8 +78,11 @@ pub(super) fn resolve(
         ModelName::Script(file) => Ok(ModelConfig::Script { file: surroundings.current_dir.join(file) }),
         ModelName::Of { provider, model } => {
             let provider = Provider::find(provider, name, config)?;
-            let served = provider.serve(model, &surroundings.environment)?;
-            Ok(ModelConfig::Served(Box::new(served)))
+            let key = provider.key(&surroundings.environment)?;
+            let ca_certificates = provider.certificates(config, &surroundings.current_dir)?;
+            let effort = config.values.effort.clone();
+            let served = provider.serve(model, effort)?;
+            Ok(ModelConfig::Served(Box::new(ServedModel { key, ca_certificates, ..served })))
         }
     }
 }
@@ -107,10 +122,8 @@ impl<'a> Provider<'a> {
         Ok(Provider { name, built_in, own, api, base_url, file })
     }
 
-    fn serve(self, model: &str, environment: &Environment) -> Result<ServedModel, CliError> {
-        if !self.api.is_spoken() {
-            return Err(self.unspoken());
-        }
+    /// The model, without a key and without certificates. `effort` goes over what the configuration says.
+    fn serve(self, model: &str, effort: Option<String>) -> Result<ServedModel, CliError> {
         let mut said = self.own.models.get(model).cloned().unwrap_or_default();
         let loopback = self.base_url.is_loopback();
         let silence = if loopback { None } else { Some(defaults::FIRST_TOKEN_TIMEOUT) };
@@ -118,16 +131,21 @@ impl<'a> Provider<'a> {
             provider: self.name.to_owned(),
             model: model.to_owned(),
             api: self.api,
-            key: self.key(environment)?,
+            key: None,
+            ca_certificates: Vec::new(),
             first_token_timeout: limit(self.own.first_token_timeout, silence),
             idle_timeout: limit(self.own.idle_timeout, Some(defaults::IDLE_TIMEOUT)),
             context_window: self.context_window(model, &said)?,
             max_output: said.max_output,
-            effort: said.effort.take(),
+            effort: effort.or(said.effort.take()),
             temperature: said.temperature,
+            images: said.images.unwrap_or(self.built_in.is_some_and(|known| known.images)),
             alternate_roles: said
                 .alternate_roles
                 .unwrap_or(self.built_in.is_none_or(|known| known.alternate_roles)),
+            short_call_ids: self.built_in.is_some_and(|known| known.short_call_ids),
+            completion_limit: self.built_in.is_some_and(|known| known.completion_limit),
+            text_calls: said.text_calls.unwrap_or_default(),
             extra_body: said.extra_body,
             base_url: self.base_url,
             headers: self.own.headers,
@@ -163,7 +181,7 @@ impl<'a> Provider<'a> {
     }
 
     fn context_window(&self, model: &str, said: &ModelLayer) -> Result<u64, CliError> {
-        let unsaid = self.built_in.map_or(UNKNOWN_WINDOW, |known| known.context_window);
+        let unsaid = self.built_in.map_or(UNKNOWN_WINDOW, |known| known.window(model));
         let Some(window) = &said.context_window else { return Ok(unsaid) };
         if window.value >= defaults::MIN_WINDOW {
             return Ok(window.value);
@@ -181,17 +199,21 @@ impl<'a> Provider<'a> {
         .hint("and say so here: context_window = 32768"))
     }
 
-    fn unspoken(&self) -> CliError {
-        CliError::configuration(format!(
-            "provider {:?} speaks {:?}, which this version does not; it speaks \"openai-chat\"",
-            self.name,
-            self.api.as_str()
-        ))
-        .hint("choose a provider that speaks it: openai, openrouter, deepseek, groq, mistral, xai, ollama, llamacpp, lmstudio")
-        .hint(format!(
-            "or, where the provider has such an interface too, set api and base_url in [providers.{}] of {}",
-            self.name, self.file
-        ))
+    /// The text of the file that `ca_certificates` names, which is looked for from where it was said.
+    fn certificates(&self, config: &Config, current_dir: &Path) -> Result<Vec<u8>, CliError> {
+        let said = self.own.ca_certificates.as_ref().or(config.values.ca_certificates.as_ref());
+        let Some(Placed { value, origin }) = said else { return Ok(Vec::new()) };
+        let path = match origin {
+            Origin::File(file, _) => file.parent().unwrap_or(current_dir).join(value),
+            Origin::Variable(_) | Origin::Flag(_) => current_dir.join(value),
+        };
+        std::fs::read(&path).map_err(|cause| {
+            CliError::configuration(format!(
+                "{origin}: `ca_certificates`: cannot read {}: {cause}",
+                path.display()
+            ))
+            .hint("name a file that holds one or more certificates in PEM")
+        })
     }
 }
 

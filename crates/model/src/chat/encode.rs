@@ -19,11 +19,22 @@ use crate::units::Units;
 
 /// Writes the request for the model that is called `model` in the log.
 pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+    write(model, settings, request, Units::new(request.previous))
+}
+
+/// The units of the request, byte for byte.
+pub fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+    let mut kept = Vec::new();
+    write(model, settings, request, Units::keeping(&mut kept));
+    kept
+}
+
+fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Units<'_>) -> Encoded {
     let mut writer = Writer {
         model,
         alternate_roles: settings.alternate_roles,
         body: head(settings),
-        units: Units::new(request.previous),
+        units,
         ids: CallIds::new(if settings.short_call_ids { IdRule::Nine } else { IdRule::Word }),
         takes_images: settings.images,
         shown: Vec::new(),

@@ -38,12 +38,23 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/webp"];
 
 /// Writes the request for the model that is called `model` in the log.
 pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+    write(model, settings, request, Units::new(request.previous))
+}
+
+/// The units of the request, byte for byte.
+pub fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+    let mut kept = Vec::new();
+    write(model, settings, request, Units::keeping(&mut kept));
+    kept
+}
+
+fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Units<'_>) -> Encoded {
     let mut writer = Writer {
         model,
         generation: Generation::of(&settings.name),
         takes_images: settings.images,
         body: head::write(settings),
-        units: Units::new(request.previous),
+        units,
         ids: CallIds::new(IdRule::Word),
         shown: Vec::new(),
         open: None,

@@ -25,12 +25,23 @@ use crate::units::Units;
 
 /// Writes the request for the model that is called `model` in the log.
 pub fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+    write(model, settings, request, Units::new(request.previous))
+}
+
+/// The units of the request, byte for byte.
+pub fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+    let mut kept = Vec::new();
+    write(model, settings, request, Units::keeping(&mut kept));
+    kept
+}
+
+fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Units<'_>) -> Encoded {
     let mut writer = Writer {
         model,
         alternate_roles: settings.alternate_roles,
         takes_images: settings.images,
         body: head(settings, request),
-        units: Units::new(request.previous),
+        units,
         calls: CallIds::new(IdRule::Word),
         items: HashSet::new(),
         open_user: false,

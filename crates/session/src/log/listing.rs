@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::archive::trash_dir;
 use super::lock::HeldLocks;
-use super::reading::segments;
+use super::reading::{first_entry, segments};
 use super::{read, segment_path, session_dir, sessions_dir};
 use crate::entry::{Body, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
@@ -50,15 +51,33 @@ pub struct SessionSummary {
     pub is_running: bool,
 }
 
-/// Lists all sessions, the one with the newest entry first. What cannot be read is listed with what is known of it.
+/// Lists all sessions, the one with the newest entry first. What cannot be read is listed with what is known of it; a
+/// folder without a log is no session.
 ///
 /// # Errors
 ///
 /// If the folder of sessions exists and cannot be read.
 pub fn list(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
+    list_folder(&sessions_dir(data_home))
+}
+
+/// Lists the sessions in the trash, as [`list`] does.
+///
+/// # Errors
+///
+/// If the trash exists and cannot be read.
+pub fn list_trash(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
+    list_folder(&trash_dir(data_home))
+}
+
+fn list_folder(folder: &Path) -> io::Result<Vec<SessionSummary>> {
     let held = HeldLocks::now();
-    let mut found: Vec<SessionSummary> =
-        ids(data_home)?.into_iter().map(|id| sum_up(&session_dir(data_home, &id), id, &held)).collect();
+    let mut found: Vec<SessionSummary> = ids(folder)?
+        .into_iter()
+        .map(|id| (folder.join(id.as_str()), id))
+        .filter(|(dir, _)| segments(dir).is_ok())
+        .map(|(dir, id)| sum_up(&dir, id, &held))
+        .collect();
     found.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
     Ok(found)
 }
@@ -69,7 +88,7 @@ pub fn list(data_home: &Path) -> io::Result<Vec<SessionSummary>> {
 ///
 /// If the folder of sessions exists and cannot be read.
 pub fn latest(data_home: &Path, most: usize) -> io::Result<Vec<SessionSummary>> {
-    let mut ids = ids(data_home)?;
+    let mut ids = ids(&sessions_dir(data_home))?;
     // An id begins with the time of creation.
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.truncate(most);
@@ -77,8 +96,8 @@ pub fn latest(data_home: &Path, most: usize) -> io::Result<Vec<SessionSummary>> 
     Ok(ids.into_iter().map(|id| sum_up(&session_dir(data_home, &id), id, &held)).collect())
 }
 
-fn ids(data_home: &Path) -> io::Result<Vec<SessionId>> {
-    match fs::read_dir(sessions_dir(data_home)) {
+fn ids(folder: &Path) -> io::Result<Vec<SessionId>> {
+    match fs::read_dir(folder) {
         Ok(folders) => {
             let id = |folder: fs::DirEntry| folder.file_name().to_str()?.parse().ok();
             Ok(folders.filter_map(Result::ok).filter_map(id).collect())
@@ -115,6 +134,11 @@ fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
     for entry in head(&segment_path(dir, first)) {
         summary.take_head(&entry);
+    }
+    if first != last
+        && let Ok(Some(Entry { body: Body::Session(header), .. })) = first_entry(dir, last)
+    {
+        summary.cwd = Some(header.cwd);
     }
     summary.take_tail(&tail(&segment_path(dir, last)));
     summary
@@ -155,7 +179,7 @@ impl SessionSummary {
         let Ok((state, _)) = read(&self.dir) else { return };
         self.is_interrupted = state.turn_is_open && !self.is_running;
         self.has_prompt |= state.turns > 0;
-        if let (None, Some(header)) = (&self.cwd, &state.header) {
+        if let Some(header) = &state.header {
             self.cwd = Some(header.cwd.clone());
             self.is_child = header.child;
         }
@@ -163,6 +187,9 @@ impl SessionSummary {
     }
 
     fn take_end(&mut self, end: TurnEnd) {
+        if end.cwd.is_some() {
+            self.cwd = end.cwd;
+        }
         self.title = end.title;
         self.turns = end.turns;
         self.plan_completed = end.plan_completed;
@@ -178,7 +205,8 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Answer(_)
         | Body::ToolIntent(_)
         | Body::ToolResult(_)
-        | Body::Notice(_) => true,
+        | Body::Notice(_)
+        | Body::Rewind(_) => true,
         Body::Session(_)
         | Body::World(_)
         | Body::Checkpoint(_)
@@ -187,6 +215,7 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Grant(_)
         | Body::Compaction(_)
         | Body::TurnEnd(_)
+        | Body::Lost(_)
         | Body::Unknown(_) => false,
     }
 }

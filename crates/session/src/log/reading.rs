@@ -220,13 +220,123 @@ fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
     Err(ReadError::NoHeader { dir: dir.to_owned() })
 }
 
+/// The segment in which an entry stands: the last one that does not begin behind it.
+pub(super) fn segment_of(dir: &Path, seq: Seq) -> Result<u32, ReadError> {
+    let numbers = segments(dir)?;
+    for segment in numbers.iter().rev() {
+        if first_entry(dir, *segment)?.is_some_and(|entry| entry.seq <= seq) {
+            return Ok(*segment);
+        }
+    }
+    Ok(numbers[0])
+}
+
+/// The first entry of a segment that can be read.
+pub(super) fn first_entry(dir: &Path, segment: u32) -> Result<Option<Entry>, ReadError> {
+    let path = segment_path(dir, segment);
+    let read = || -> io::Result<Option<Entry>> {
+        let mut reader = BufReader::new(File::open(&path)?);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            if let Some(Ok(entry)) = line.strip_suffix(b"\n").map(line::decode) {
+                return Ok(Some(entry));
+            }
+            line.clear();
+        }
+        Ok(None)
+    };
+    read().map_err(|source| ReadError::Io { path: path.clone(), source })
+}
+
+/// The state as it was at an entry, from the segment that holds it alone, with what is damaged in that segment up to there.
+pub(super) fn state_at(dir: &Path, seq: Seq) -> Result<(SessionState, Vec<Damage>), ReadError> {
+    let segment = segment_of(dir, seq)?;
+    let mut fold = Fold { until: Some(seq), ..Fold::default() };
+    fold.read(dir, segment)?;
+    Ok((fold.state, fold.damage))
+}
+
+/// What is damaged behind an entry, up to the end of the session.
+pub(super) fn damage_behind(dir: &Path, seq: Seq) -> Result<Vec<Damage>, ReadError> {
+    let start = segment_of(dir, seq)?;
+    let mut chain = Chain::default();
+    let mut found = Vec::new();
+    for segment in segments(dir)?.into_iter().filter(|segment| *segment >= start) {
+        for_each_damage(dir, segment, &mut chain, |chain, damage| {
+            if chain.last >= seq {
+                found.push(damage);
+            }
+        })?;
+    }
+    Ok(found)
+}
+
+/// Tells of all damage of a segment, each with what was read before it.
+pub(super) fn for_each_damage(
+    dir: &Path,
+    segment: u32,
+    chain: &mut Chain,
+    mut tell: impl FnMut(&Chain, Damage),
+) -> Result<(), ReadError> {
+    let path = segment_path(dir, segment);
+    let mut line_number = 0;
+    let lengths = for_each_line(&path, |bytes| {
+        line_number += 1;
+        if bytes.is_empty() {
+            return;
+        }
+        let before = *chain;
+        let (_, damage) = chain.take(line::decode(bytes));
+        if let Some(kind) = damage {
+            tell(&before, Damage { segment, line: line_number, kind });
+        }
+    })
+    .map_err(|source| ReadError::Io { path, source })?;
+    if lengths.torn > 0 {
+        let kind = DamageKind::TornTail { bytes: lengths.torn, kept: None };
+        tell(chain, Damage { segment, line: line_number + 1, kind });
+    }
+    Ok(())
+}
+
+/// The numbers of entries as they follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chain {
+    /// The last entry that was read; 0 before the first.
+    pub(super) last: Seq,
+    /// Bad lines since then: each stands for one entry that is not missed twice.
+    bad_lines: u64,
+}
+
+impl Chain {
+    /// Takes in a line. Gives the entry, if it counts, and what is wrong with it or with what stands before it.
+    pub(super) fn take(&mut self, line: Result<Entry, LineFault>) -> (Option<Entry>, Option<DamageKind>) {
+        let entry = match line {
+            Err(fault) => {
+                self.bad_lines += 1;
+                return (None, Some(DamageKind::BadLine(fault)));
+            }
+            Ok(entry) if entry.seq <= self.last => {
+                return (None, Some(DamageKind::OutOfOrder { seq: entry.seq }));
+            }
+            Ok(entry) => entry,
+        };
+        let (last, gap) = (self.last, entry.seq - self.last - 1);
+        let is_explained = last == 0 || gap <= self.bad_lines;
+        *self = Chain { last: entry.seq, bad_lines: 0 };
+        let missing = (!is_explained).then(|| DamageKind::Missing { from: last + 1, to: entry.seq - 1 });
+        (Some(entry), missing)
+    }
+}
+
 #[derive(Default)]
 struct Fold {
     state: SessionState,
     damage: Vec<Damage>,
     has_checkpoint: bool,
-    /// Bad lines since the last good one: each stands for one entry that is not missed twice.
-    bad_lines: u64,
+    chain: Chain,
+    /// The last entry that counts; all do if there is none.
+    until: Option<Seq>,
 }
 
 impl Fold {
@@ -245,48 +355,44 @@ impl Fold {
             self.take(segment, line_number, line);
         })
         .map_err(|source| ReadError::Io { path, source })?;
-        if lengths.torn > 0 {
+        if lengths.torn > 0 && !self.is_at_end() {
             let kind = DamageKind::TornTail { bytes: lengths.torn, kept: None };
             self.damage.push(Damage { segment, line: line_number + 1, kind });
         }
         Ok(lengths.whole)
     }
 
-    fn take(&mut self, segment: u32, line: u64, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let damage = match line::decode(bytes) {
-            Err(fault) => {
-                self.bad_lines += 1;
-                Some(DamageKind::BadLine(fault))
-            }
-            Ok(entry) => self.apply(&entry),
-        };
-        self.damage.extend(damage.map(|kind| Damage { segment, line, kind }));
+    fn is_at_end(&self) -> bool {
+        self.until.is_some_and(|until| self.chain.last >= until)
     }
 
-    fn apply(&mut self, entry: &Entry) -> Option<DamageKind> {
-        let last = self.state.last_seq;
-        if entry.seq <= last {
-            return Some(DamageKind::OutOfOrder { seq: entry.seq });
+    fn take(&mut self, segment: u32, line: u64, bytes: &[u8]) {
+        if bytes.is_empty() || self.is_at_end() {
+            return;
         }
-        let gap = entry.seq - last - 1;
-        let is_explained = last == 0 || gap <= self.bad_lines;
-        self.bad_lines = 0;
-        self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
-        self.state.apply(entry);
-        (!is_explained).then_some(DamageKind::Missing { from: last + 1, to: entry.seq - 1 })
+        let decoded = line::decode(bytes);
+        if let (Some(until), Ok(entry)) = (self.until, &decoded)
+            && entry.seq > until
+        {
+            self.chain.last = until;
+            return;
+        }
+        let (entry, damage) = self.chain.take(decoded);
+        if let Some(entry) = entry {
+            self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
+            self.state.apply(&entry);
+        }
+        self.damage.extend(damage.map(|kind| Damage { segment, line, kind }));
     }
 }
 
-struct Lengths {
-    whole: u64,
-    torn: u64,
+pub(super) struct Lengths {
+    pub(super) whole: u64,
+    pub(super) torn: u64,
 }
 
 /// Streams a file's lines, without their newlines; what stands behind the last newline is not a line.
-fn for_each_line(path: &Path, mut visit: impl FnMut(&[u8])) -> io::Result<Lengths> {
+pub(super) fn for_each_line(path: &Path, mut visit: impl FnMut(&[u8])) -> io::Result<Lengths> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut lengths = Lengths { whole: 0, torn: 0 };
     let mut line = Vec::new();

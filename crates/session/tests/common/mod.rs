@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
-    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Job, Lane, ModelChoice,
-    Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
+    Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Job, Lane, Lost,
+    ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
-use mainstay_session::log::{Durability, Log, NextSegment};
+use mainstay_session::log::{Durability, Log, NextSegment, RewindError, RewindTo, Rewound};
 use mainstay_session::message::{
     Content, ContentHash, Ended, ErrorClass, FilePath, Finish, Outcome, ReferencedFile, RequestMark,
     ToolCall, ToolResult, ToolSpec, Usage,
@@ -90,7 +90,13 @@ pub fn create_with(home: &Path, header: SessionHeader, durability: Durability) -
 }
 
 pub fn prompt(text: &str) -> Body {
-    Body::UserPrompt(UserPrompt { text: text.to_owned(), spill: None, images: Vec::new(), steering: false })
+    Body::UserPrompt(UserPrompt {
+        text: text.to_owned(),
+        spill: None,
+        images: Vec::new(),
+        steering: false,
+        inbox: None,
+    })
 }
 
 pub fn text(text: &str) -> Content {
@@ -220,6 +226,31 @@ impl Session {
         self.states.push(self.log.state().clone());
     }
 
+    pub fn rewind(&mut self, to: RewindTo) -> Rewound {
+        let rewound = self.log.rewind(to, now()).unwrap();
+        self.states.push(self.log.state().clone());
+        rewound
+    }
+
+    /// Goes back if there is anything to go back to.
+    fn try_rewind(&mut self, to: RewindTo) {
+        match self.log.rewind(to, now()) {
+            Ok(_) => self.states.push(self.log.state().clone()),
+            Err(
+                RewindError::NoSuchTurn { .. }
+                | RewindError::AlreadyThere { .. }
+                | RewindError::NothingToUndo
+                | RewindError::NoSuchEntry { .. },
+            ) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub fn end_turn(&mut self) -> Seq {
+        let end = self.state().turn_end(StopReason::EndTurn, None);
+        self.append(Body::TurnEnd(end))
+    }
+
     /// Asks for one plan write, and takes in what the plan tool says.
     pub fn write_plan(&mut self, name: &str, arguments: &str) -> CallRef {
         let answer = self.append(answer(vec![call("p", name, arguments)]));
@@ -241,6 +272,7 @@ impl Session {
                 self.append_in(lane, *body);
             }
             Written::NextSegment { keep } => self.next_segment(keep),
+            Written::Rewind(to) => self.try_rewind(to),
             Written::Nothing => {}
         }
     }
@@ -282,12 +314,17 @@ pub enum Op {
     TurnEnd,
     NextSegment(usize),
     CloseAll,
+    Lost,
+    Rewind(u64),
+    UndoRewind,
+    Restore(Index),
 }
 
 /// What an [`Op`] is at a place in a session.
 pub enum Written {
     Entry(Lane, Box<Body>),
     NextSegment { keep: usize },
+    Rewind(RewindTo),
     Nothing,
 }
 
@@ -300,6 +337,7 @@ impl Op {
                 spill: None,
                 images: Vec::new(),
                 steering: *steering,
+                inbox: None,
             }),
             Op::Answer(content, how) => ended(content.clone(), how.clone()),
             Op::PlanAnswer(content) => answer(content.clone()),
@@ -334,7 +372,7 @@ impl Op {
                 id: id.to_string(),
                 text: text.clone(),
                 wake: id % 2 == 0,
-                source: "process".to_owned(),
+                source: if id % 3 == 0 { InboxMessage::USER } else { "process" }.to_owned(),
             }),
             Op::JobEnd => match state.jobs.first().and_then(|intent| intent.job.as_ref()) {
                 Some(job) => Body::Inbox(InboxMessage {
@@ -346,6 +384,13 @@ impl Op {
                 None => return Written::Nothing,
             },
             Op::Deliver => match state.inbox.first() {
+                Some(message) if message.is_steering() => Body::UserPrompt(UserPrompt {
+                    text: message.text.clone(),
+                    spill: None,
+                    images: Vec::new(),
+                    steering: true,
+                    inbox: Some(message.id.clone()),
+                }),
                 Some(message) => notice(
                     NoticeKind::Notification { inbox: message.id.clone() },
                     notification_text(&message.source, &message.text),
@@ -374,6 +419,15 @@ impl Op {
             Op::TurnEnd => Body::TurnEnd(state.turn_end(StopReason::EndTurn, None)),
             Op::NextSegment(_) if !state.open_calls().is_empty() => return Written::Nothing,
             Op::NextSegment(keep) => return Written::NextSegment { keep: *keep },
+            Op::Rewind(back) => {
+                return Written::Rewind(RewindTo::Turn(state.turns.saturating_sub(*back)));
+            }
+            Op::Lost => Body::Lost(Lost { why: "its line could not be read".to_owned() }),
+            Op::UndoRewind => return Written::Rewind(RewindTo::BeforeRewind),
+            Op::Restore(at) => {
+                let seq = at.index(usize::try_from(state.last_seq).unwrap()) + 1;
+                return Written::Rewind(RewindTo::Entry(seq as Seq));
+            }
             Op::CloseAll => match state.open_calls().first() {
                 Some(open) => Body::ToolResult(result(
                     open.call_ref.answer,
@@ -518,6 +572,7 @@ fn any_notice() -> impl Strategy<Value = Op> {
     let about = prop_oneof![
         Just(NoticeKind::Date { date: "2026-12-01".to_owned() }),
         Just(NoticeKind::FilesChanged { files: vec![FileMark { path: path("/work/app/1.rs"), hash: None }] }),
+        Just(NoticeKind::Moved { cwd: path("/work/moved") }),
         Just(NoticeKind::Interceptor),
         Just(NoticeKind::Continuation),
     ];
@@ -553,6 +608,10 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         2 => Just(Op::TurnEnd),
         1 => (0usize..6).prop_map(Op::NextSegment),
         3 => Just(Op::CloseAll),
+        1 => Just(Op::Lost),
+        2 => (0u64..4).prop_map(Op::Rewind),
+        1 => Just(Op::UndoRewind),
+        1 => any::<Index>().prop_map(Op::Restore),
     ]
 }
 

@@ -1,0 +1,423 @@
+//! Sessions as their user moves, copies, finds and mends them, with the real program.
+//!
+//! Each test has a machine of its own, as in `binary.rs`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
+
+struct Machine {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+}
+
+/// How a run came out.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl Ran {
+    /// Asserts the exit code and what stands on stderr.
+    #[track_caller]
+    fn failed(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "no {part:?} in:\n{}", self.err);
+        }
+        assert_eq!(self.out, "");
+    }
+
+    /// Asserts that it did what it was to do, and what it printed.
+    #[track_caller]
+    fn did(&self, parts: &[&str]) {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        for part in parts {
+            assert!(self.out.contains(part), "no {part:?} in:\n{}", self.out);
+        }
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let machine = Machine { _dir: dir, root };
+        for name in ["home", "config/mainstay", "work"] {
+            fs::create_dir_all(machine.root.join(name)).unwrap();
+        }
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Makes answers the configured model.
+    fn script(&self, answers: Value) {
+        let file = self.root.join("script.json");
+        fs::write(&file, answers.to_string()).unwrap();
+        let text = format!("model = \"script:{}\"\napprove = \"all\"\n", file.display());
+        fs::write(self.root.join("config/mainstay/config.toml"), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(MAINSTAY);
+        command
+            .env_clear()
+            .env("HOME", self.path("home"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("MAINSTAY_HOME", self.path("data"))
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(self.path("work"))
+            .args(arguments);
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// The folders of all sessions, the oldest first.
+    fn sessions(&self) -> Vec<PathBuf> {
+        let Ok(names) = fs::read_dir(self.path("data/sessions")) else { return Vec::new() };
+        let mut dirs: Vec<PathBuf> = names.map(|name| name.unwrap().path()).collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// The short id of the session in a folder.
+    fn id_of(dir: &Path) -> String {
+        dir.file_name().unwrap().to_str().unwrap()[28..].to_owned()
+    }
+
+    /// A session of three turns, each with a plan one item further, and its short id.
+    fn three_turns(&self) -> String {
+        self.script(json!([
+            todos("i"),
+            say("one"),
+            todos("ci"),
+            say("two"),
+            todos("cci"),
+            say("three"),
+            say("four"),
+            say("five")
+        ]));
+        self.run(&["exec", "first"]).did(&["one"]);
+        let id = Machine::id_of(&self.sessions()[0]);
+        self.run(&["exec", "--session", &id, "second"]).did(&["two"]);
+        self.run(&["exec", "--session", &id, "third"]).did(&["three"]);
+        id
+    }
+
+    fn plan(&self, id: &str) -> String {
+        self.run(&["plan", id]).out
+    }
+
+    /// What the model is told, as text.
+    fn history(&self, id: &str) -> String {
+        self.run(&["history", id]).out
+    }
+}
+
+fn say(text: &str) -> Value {
+    json!({"text": text})
+}
+
+/// A plan write, one character an item.
+fn todos(statuses: &str) -> Value {
+    let items: Vec<Value> = statuses
+        .chars()
+        .enumerate()
+        .map(|(place, status)| {
+            let status = if status == 'c' { "completed" } else { "in_progress" };
+            json!({"id": place.to_string(), "content": format!("item {place}"), "status": status})
+        })
+        .collect();
+    json!({"calls": [{"name": "todo_write", "arguments": {"todos": items}}]})
+}
+
+/// R10, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes.
+#[test]
+fn a_session_goes_back_and_forth() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    fs::write(machine.path("work/by-hand"), "mine").unwrap();
+    let now = machine.history(&id);
+    let ran = machine.run(&["rewind", &id, "--turn", "1"]);
+    ran.did(&["stands at the end of turn 1 again (it had 3); plan 0/1"]);
+    assert!(ran.err.contains("no file of the workspace was touched"), "{}", ran.err);
+    assert_eq!(machine.plan(&id), "[>] item 0\n\n(0/1 completed)\n");
+    assert!(!machine.history(&id).contains("second"));
+    assert_eq!(fs::read_to_string(machine.path("work/by-hand")).unwrap(), "mine");
+    machine.run(&["sessions"]).did(&["0/1      1"]);
+    machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1); plan 2/3"]);
+    assert_eq!(machine.history(&id), now);
+    machine.run(&["rewind", &id, "--turn", "0"]).did(&["before its first turn"]);
+    machine.run(&["exec", "--session", &id, "anew"]).did(&["one"]);
+    assert!(!machine.history(&id).contains("first"));
+    machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1)"]);
+    assert_eq!(machine.history(&id), now);
+}
+
+#[test]
+fn a_rewind_that_cannot_be_is_refused() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["rewind", &id, "--turn", "4"]).failed(2, &["there is no turn 4: the session has 3"]);
+    machine.run(&["rewind", &id, "--turn", "3"]).failed(2, &["already stands at the end of turn 3"]);
+    machine.run(&["rewind", &id, "--undo"]).failed(2, &["there is no rewind to undo"]);
+    machine.run(&["rewind", &id]).failed(2, &["--turn", "--undo"]);
+    machine.run(&["rewind", &id, "--turn", "1", "--undo"]).failed(2, &["cannot be used with"]);
+    machine.run(&["rewind", "zzz", "--turn", "1"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// N01, N02: a session that does not run is told when it goes on, once, in order; the text may come from stdin.
+#[test]
+fn a_session_is_told_what_was_left_for_it() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["notify", &id, "the build is green"]).did(&["no process works on it now"]);
+    machine
+        .run(&["notify", &id, "--silent", "<system-reminder>the database is back"])
+        .did(&["left for session"]);
+    machine.run(&["exec", "--session", &id, "go on"]).did(&["four"]);
+    machine.run(&["exec", "--session", &id, "go on"]).did(&["five"]);
+    let history = machine.history(&id);
+    let first = history.find("Notification from another process:\nthe build is green").unwrap();
+    assert!(first < history.find("the database is back").unwrap());
+    assert_eq!(history.matches("the build is green").count(), 1);
+    assert_eq!(fs::read_dir(machine.sessions()[0].join("inbox")).unwrap().count(), 0);
+    machine.run(&["notify", &id, ""]).failed(2, &["the text is empty"]);
+    machine.run(&["notify", &id, &"x".repeat(70_000)]).failed(2, &["at most 65536"]);
+    machine.run(&["notify", "zzz", "x"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// N01: a running session is told in the middle of its turn.
+#[test]
+fn a_running_session_is_told_in_its_turn() {
+    let machine = Machine::new();
+    machine.script(json!([
+        {"calls": [{"name": "bash", "arguments": {"command": "touch began; while [ ! -e go ]; do sleep 0.01; done"}}]},
+        say("told"),
+    ]));
+    let child =
+        machine.command(&["exec", "wait"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&machine.path("work/began"));
+    let id = Machine::id_of(&machine.sessions()[0]);
+    machine.run(&["notify", &id, "news"]).did(&["a process works on it"]);
+    fs::write(machine.path("work/go"), "").unwrap();
+    Ran::from(child.wait_with_output().unwrap()).did(&["told"]);
+    let log = fs::read_to_string(machine.sessions()[0].join("0001.jsonl")).unwrap();
+    let place = |what: &str| log.find(what).unwrap();
+    assert!(place("\"kind\":\"tool_result\"") < place("\"kind\":\"inbox\""));
+    assert!(place("\"kind\":\"inbox\"") < place("\"text\":\"told\""));
+}
+
+fn wait_for(path: &Path) {
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} did not appear", path.display());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// R10: a fork is a session of its own: listed, resumed, and the other one as it was.
+#[test]
+fn a_fork_goes_its_own_way() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let ran = machine.run(&["fork", &id, "--turn", "2"]);
+    let forked = Machine::id_of(&machine.sessions()[1]);
+    ran.did(&[&format!("session {forked} was made from {id} at the end of turn 2; plan 1/2")]);
+    assert!(ran.err.contains(&format!("mainstay exec --session {forked}")), "{}", ran.err);
+    machine.run(&["exec", "--session", &forked, "another way"]).did(&["three"]);
+    assert_eq!(machine.history(&id), before);
+    assert!(machine.history(&forked).contains("another way") && !machine.history(&forked).contains("third"));
+    let listed = machine.run(&["sessions"]).out;
+    assert!(listed.contains(&forked) && listed.contains(&id), "{listed}");
+    machine.run(&["fork", &forked]).did(&["was made from", "as it is now"]);
+    machine.run(&["fork", &id, "--turn", "9"]).failed(2, &["there is no turn 9: the session has 3"]);
+    machine.run(&["fork", "zzz"]).failed(2, &["no session has `zzz`"]);
+    assert_eq!(machine.sessions().len(), 3);
+}
+
+/// L09: a session moves to another machine, where its directory is not, and goes on in one that is named.
+#[test]
+fn a_session_is_exported_and_goes_on_elsewhere() {
+    let (here, there) = (Machine::new(), Machine::new());
+    let id = here.three_turns();
+    here.run(&["export", &id]).did(&["files in", &format!("mainstay-{id}.jsonl")]);
+    let file = here.path("work").join(format!("mainstay-{id}.jsonl"));
+    here.run(&["export", &id]).failed(2, &["cannot write", "-o FILE"]);
+    there.three_turns();
+    let name = file.display().to_string();
+    let ran = there.run(&["import", &name]);
+    ran.did(&[&format!("session {id} is here; 3 turns: first")]);
+    fs::rename(here.path("work"), here.path("gone")).unwrap();
+    let name = here.path("gone").join(file.file_name().unwrap()).display().to_string();
+    there.run(&["import", &name]).failed(2, &["there is a session", "already"]);
+    there.run(&["exec", "--session", &id, "on"]).failed(2, &["cannot be used", "--cwd"]);
+    let ran = there.run(&["exec", "--session", &id, "--cwd", ".", "on"]);
+    ran.did(&["four"]);
+    assert!(ran.err.contains("worked in"), "{}", ran.err);
+    let told = format!("The working directory is now {}.", there.path("work").display());
+    assert_eq!(there.history(&id).matches(&told).count(), 1);
+    there.run(&["exec", "--session", &id, "and on"]).did(&["five"]);
+    assert_eq!(there.history(&id).matches(&told).count(), 1);
+    let listed = there.run(&["sessions"]).out;
+    assert!(!listed.contains(&here.root.display().to_string()), "{listed}");
+}
+
+/// L09, D14: what was read before the directory was moved is known of the files where they are now.
+#[test]
+fn a_moved_directory_takes_its_session_along() {
+    let machine = Machine::new();
+    fs::write(machine.path("work/f"), "one\n").unwrap();
+    machine.script(json!([
+        {"calls": [{"name": "read", "arguments": {"path": "f"}}]}, say("read"),
+        {"calls": [{"name": "edit", "arguments": {"path": "f", "old": "one", "new": "two"}}]}, say("edited"),
+    ]));
+    machine.run(&["exec", "read it"]).did(&["read"]);
+    let id = Machine::id_of(&machine.sessions()[0]);
+    fs::rename(machine.path("work"), machine.path("moved")).unwrap();
+    fs::create_dir(machine.path("work")).unwrap();
+    let moved = machine.path("moved").display().to_string();
+    machine.run(&["exec", "--session", &id, "--cwd", &moved, "edit it"]).did(&["edited"]);
+    assert_eq!(fs::read_to_string(machine.path("moved/f")).unwrap(), "two\n");
+    assert!(!machine.history(&id).contains("it is gone"));
+}
+
+#[test]
+fn an_export_goes_through_a_pipe_and_is_masked_on_request() {
+    let (here, there) = (Machine::new(), Machine::new());
+    let secret = format!("AKIA{}", "C2".repeat(8));
+    here.script(json!([say(&format!("it is {secret}"))]));
+    here.run(&["exec", "tell"]).did(&[&secret]);
+    let id = Machine::id_of(&here.sessions()[0]);
+    let ran = here.run(&["export", &id, "--mask", "-o", "-"]);
+    assert!(ran.code == 0 && !ran.out.contains(&secret) && ran.out.contains("it is ***"), "{}", ran.out);
+    assert!(ran.err.contains("what looks like a secret was replaced"), "{}", ran.err);
+    fs::write(there.path("work/e"), &ran.out).unwrap();
+    there.run(&["import", "e"]).did(&["is here; 1 turns: tell"]);
+    let other = Machine::new();
+    fs::write(other.path("work/half"), &ran.out[..ran.out.len() / 2]).unwrap();
+    other.run(&["import", "half"]).failed(1, &["line", "is not of an export", "nothing was imported"]);
+    assert!(other.sessions().is_empty());
+    there.run(&["import", "none"]).failed(2, &["cannot read"]);
+    here.run(&["export", "zzz"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// D15, D16: sessions are found, put away and brought back; the newest real one is taken.
+#[test]
+fn sessions_are_found_put_away_and_brought_back() {
+    let machine = Machine::new();
+    let first = machine.three_turns();
+    machine.script(json!([say("Something about Trees.")]));
+    machine.run(&["exec", "name a plant"]).did(&["Trees"]);
+    let second = Machine::id_of(&machine.sessions()[1]);
+    let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
+    fs::create_dir(&stub).unwrap();
+    fs::write(stub.join("lock"), "").unwrap();
+    let found = machine.run(&["sessions", "--search", "tREES"]);
+    found.did(&[&second, "Something about Trees."]);
+    assert!(!found.out.contains(&first));
+    let row: Value =
+        serde_json::from_str(&machine.run(&["sessions", "--search", "trees", "--json"]).out).unwrap();
+    assert_eq!(row["found"], "Something about Trees.");
+    assert!(machine.run(&["sessions", "--search", "nowhere"]).err.contains("No session speaks of it."));
+    machine.run(&["sessions", "--search", " "]).failed(2, &["is empty"]);
+    machine.run(&["sessions", "rm", &second]).did(&[&second, "in the trash", "data/trash"]);
+    machine.run(&["plan", &second]).failed(2, &["no session has"]);
+    assert!(machine.run(&["history"]).out.contains("first"), "the newest real one");
+    machine.run(&["sessions", "--trash"]).did(&[&second, "name a plant"]);
+    machine.run(&["sessions", "restore", &second]).did(&["is back: name a plant"]);
+    assert!(machine.run(&["history"]).out.contains("name a plant"));
+    machine.run(&["sessions", "restore", &second]).failed(2, &["no session has", "--trash"]);
+    machine.run(&["sessions", "rm", "zzz"]).failed(2, &["no session has"]);
+    machine.run(&["sessions", "--json", "rm", &first]).failed(2, &[]);
+}
+
+/// L04: what is lost is said with its place; a repair keeps the rest and the old bytes, and the session goes on.
+#[test]
+fn a_damaged_session_is_explained_and_repaired() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    machine.run(&["doctor", &id]).did(&[&format!("session {id} is sound"), "0001.jsonl: "]);
+    machine.run(&["doctor", &id, "--repair"]).did(&["is sound"]);
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let mut lines: Vec<String> = fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
+    let last = lines.len() - 2;
+    lines[last] = "nonsense".to_owned();
+    let damaged = lines.join("\n") + "\n{\"torn";
+    fs::write(&file, &damaged).unwrap();
+    let ran = machine.run(&["doctor", &id]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains(&format!("line {} of 0001.jsonl is damaged", last + 1)), "{}", ran.out);
+    assert!(
+        ran.out.contains("was cut short (6 bytes)") && ran.err.contains("--repair"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), damaged, "looking changes nothing");
+    let ran = machine.run(&["rewind", &id, "--turn", "1"]);
+    assert!(ran.code == 1 && ran.err.contains(&format!("mainstay doctor {id}")), "{}", ran.err);
+    let ran = machine.run(&["doctor", &id, "--repair"]);
+    ran.did(&["before-repair-1", "1 entries are marked as lost", "is sound"]);
+    let kept = machine.sessions()[0].join("0001.jsonl.before-repair-1");
+    assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
+    machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);
+    machine.run(&["exec", "--session", &id, "on"]).did(&["two"]);
+}
+
+/// L04: a session whose header is lost ends with 65 and is mended.
+#[test]
+fn a_session_without_a_header_is_mended() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("session", "sessjon", 1)).unwrap();
+    machine.run(&["exec", "--session", &id, "--cwd", ".", "on"]).failed(65, &["no readable header"]);
+    assert_eq!(machine.run(&["doctor"]).code, 1);
+    assert_eq!(machine.run(&["doctor", &id]).code, 65);
+    machine.run(&["doctor", &id, "--repair"]).did(&["a header was made again", "is sound"]);
+    assert_eq!(machine.history(&id), before);
+    machine.run(&["exec", "--session", &id, "on"]).did(&["four"]);
+}
+
+#[test]
+fn doctor_says_what_there_is() {
+    let machine = Machine::new();
+    machine.run(&["doctor"]).did(&[
+        "version      mainstay ",
+        "(not there yet)",
+        "(not there)",
+        "0, 0 running",
+    ]);
+    machine.three_turns();
+    let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
+    fs::create_dir(&stub).unwrap();
+    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folders"]);
+    machine.run(&["doctor", "--repair"]).failed(2, &["<ID>"]);
+}

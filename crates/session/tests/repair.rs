@@ -1,0 +1,176 @@
+//! Damage anywhere: what is said of it, and what a repair does.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Session, answer, now, prompt, session_id, temp_dir, text};
+use mainstay_session::entry::Body;
+use mainstay_session::line;
+use mainstay_session::log::{
+    DamageKind, Durability, Log, RepairError, RewindTo, entries, inspect, read, repair,
+};
+use mainstay_session::message::ContentHash;
+
+/// Two segments of two turns each; its folder.
+fn session(home: &Path) -> PathBuf {
+    let mut session = Session::create(home);
+    for number in 0..4 {
+        if number == 2 {
+            session.next_segment(9);
+        }
+        session.append(prompt(&format!("turn {number}")));
+        session.work();
+        session.append(answer(vec![text("Done.")]));
+        session.end_turn();
+    }
+    session.log.dir().to_owned()
+}
+
+fn lines(dir: &Path, segment: u32) -> Vec<Vec<u8>> {
+    let bytes = fs::read(dir.join(format!("{segment:04}.jsonl"))).unwrap();
+    bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+}
+
+fn write(dir: &Path, segment: u32, lines: &[Vec<u8>]) {
+    fs::write(dir.join(format!("{segment:04}.jsonl")), lines.concat()).unwrap();
+}
+
+fn good_lines(dir: &Path) -> Vec<Vec<u8>> {
+    let mut good = Vec::new();
+    entries(dir, |bytes, entry| {
+        if entry.is_ok_and(|entry| !matches!(entry.body, Body::Lost(_))) {
+            good.push(bytes.to_vec());
+        }
+    })
+    .unwrap();
+    good
+}
+
+/// L04: every line of every segment damaged, cut out, doubled or torn in its turn: what is lost is said with its place, a
+/// repair keeps every good line and the old bytes, and a second one finds nothing to do.
+#[test]
+fn damage_anywhere_is_said_and_repaired() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    assert!(inspect(&dir).unwrap().is_sound());
+    let whole = [lines(&dir, 1), lines(&dir, 2)];
+    for segment in [1u32, 2] {
+        let count = whole[segment as usize - 1].len();
+        for place in 0..count {
+            for how in ["garbled", "gone", "twice", "torn"] {
+                let mut damaged = whole[segment as usize - 1].clone();
+                match how {
+                    "garbled" => damaged[place].truncate(9),
+                    "gone" => drop(damaged.remove(place)),
+                    "twice" => damaged.insert(place, damaged[place].clone()),
+                    _ => {
+                        damaged.truncate(place + 1);
+                        damaged[place].pop();
+                    }
+                }
+                if how == "garbled" {
+                    damaged[place].push(b'\n');
+                }
+                let what = format!("line {} of segment {segment} {how}", place + 1);
+                write(&dir, segment, &damaged);
+                let is_last = segment == 2 && place + 1 == count;
+                let is_first = segment == 1 && place == 0;
+                let found = inspect(&dir).unwrap();
+                // A last line that is gone cannot be missed, nor can a first one.
+                let unseen = how == "gone" && (is_last || is_first);
+                assert_eq!(found.is_sound(), unseen, "{what}: {:?}", found.damage);
+                let good = good_lines(&dir);
+                let old = fs::read(dir.join(format!("{segment:04}.jsonl"))).unwrap();
+                let done = repair(&dir, &session_id(1), now()).unwrap();
+                if !unseen {
+                    assert_eq!(
+                        done.segments.iter().map(|(n, _)| *n).collect::<Vec<_>>(),
+                        [segment],
+                        "{what}"
+                    );
+                    assert_eq!(fs::read(&done.segments[0].1).unwrap(), old, "{what}");
+                }
+                let after = inspect(&dir).unwrap();
+                assert!(after.is_sound(), "{what}: {:?}", after.damage);
+                let now_good = good_lines(&dir);
+                assert!(good.iter().all(|line| now_good.contains(line)), "{what}");
+                assert_eq!(repair(&dir, &session_id(1), now()).unwrap().segments, [], "{what}");
+                let (mut log, opening) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+                assert_eq!(opening.damage, [], "{what}");
+                log.append(prompt("on"), now()).unwrap();
+                drop(log);
+                for (_, kept) in done.segments {
+                    fs::remove_file(kept).unwrap();
+                }
+                write(&dir, 1, &whole[0]);
+                write(&dir, 2, &whole[1]);
+            }
+        }
+    }
+}
+
+/// L04: a session without a readable header goes on after a repair, with all the rest.
+#[test]
+fn a_lost_header_is_made_again() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    fs::remove_file(dir.join("0002.jsonl")).unwrap();
+    let (before, _) = read(&dir).unwrap();
+    let mut damaged = lines(&dir, 1);
+    damaged[0][3] = b'X';
+    write(&dir, 1, &damaged);
+    read(&dir).unwrap_err();
+    let done = repair(&dir, &session_id(1), now()).unwrap();
+    assert_eq!((done.headers, done.lost), (1, 0));
+    let (after, opening) = read(&dir).unwrap();
+    assert_eq!(opening.damage, []);
+    assert_eq!((&after.history, after.turns), (&before.history, before.turns));
+    let (old, new) = (before.header.unwrap(), after.header.unwrap());
+    assert_eq!((new.session, new.cwd, new.projection), (old.session, old.cwd, old.projection));
+}
+
+/// A repaired span can be gone back across; an entry that says something else under a number that was there stays.
+#[test]
+fn a_repaired_session_can_go_back() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let mut damaged = lines(&dir, 2);
+    let place = damaged.len() - 2;
+    let entry = line::decode(damaged[place].strip_suffix(b"\n").unwrap()).unwrap();
+    damaged[place] = b"nonsense\n".to_vec();
+    let other = mainstay_session::entry::Entry { seq: entry.seq - 2, body: prompt("a stranger's"), ..entry };
+    damaged.push(line::encode(&other).unwrap());
+    write(&dir, 2, &damaged);
+    let (mut log, _) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+    log.rewind(RewindTo::Turn(2), now()).unwrap_err();
+    assert!(matches!(repair(&dir, &session_id(1), now()), Err(RepairError::Open(_))), "it is in use");
+    drop(log);
+    repair(&dir, &session_id(1), now()).unwrap();
+    let found = inspect(&dir).unwrap();
+    assert_eq!(found.lost.len(), 1);
+    assert!(matches!(found.damage[..], [ref one] if matches!(one.kind, DamageKind::OutOfOrder { .. })));
+    assert!(fs::read(dir.join("0002.jsonl")).unwrap().ends_with(&line::encode(&other).unwrap()));
+}
+
+#[test]
+fn what_entries_name_and_is_not_there_is_said() {
+    let home = temp_dir();
+    let mut session = Session::create(home.path());
+    let spill = session.log.spill();
+    let (there, changed) = (spill.store(b"there").unwrap(), spill.store(b"changed").unwrap());
+    let gone = ContentHash::of(b"gone");
+    let mut seqs = Vec::new();
+    for hash in [&there, &changed, &gone] {
+        let Body::UserPrompt(said) = prompt("x") else { unreachable!() };
+        let said = mainstay_session::entry::UserPrompt { spill: Some(hash.clone()), ..said };
+        seqs.push(session.append(Body::UserPrompt(said)));
+    }
+    fs::write(spill.path(&changed), "other").unwrap();
+    let found = inspect(session.log.dir()).unwrap();
+    assert_eq!(found.missing, [(seqs[2], gone)]);
+    assert_eq!(found.changed, [spill.path(&changed)]);
+    assert!(!found.is_sound() && found.damage.is_empty());
+}
