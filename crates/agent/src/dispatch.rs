@@ -11,22 +11,29 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use mainstay_session::arguments::{clean_surrogates, object_text, parse_arguments};
 use mainstay_session::entry::{Answer, Body, ToolIntent};
+use mainstay_session::idleness;
 use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
 use mainstay_session::state::OpenCall;
 use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::caps::Caps;
 use crate::closing;
+use crate::consent::{Asking, Consent};
 use crate::event::{Event, plan_changes};
 use crate::excerpt;
 use crate::interceptor::Verdict;
-use crate::permission::judge;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
+
+const FAILED_BEFORE: &str =
+    "This very call has failed before. Do something else first: after a third failure the turn ends.";
+const DENIED_BEFORE: &str =
+    "This very call was denied before, and it will stay denied: after a third time the turn ends.";
 
 /// What the calls of one answer are run with.
 pub(crate) struct Dispatch<'a> {
@@ -35,6 +42,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) jobs: &'a Arc<Jobs>,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) step: u64,
+    /// Held while the user is asked about a call.
+    pub(crate) turn_to_ask: Mutex<()>,
 }
 
 impl Dispatch<'_> {
@@ -82,7 +91,7 @@ impl Dispatch<'_> {
         let before = self.log.read(|state| state.plan.clone());
         let begun = Instant::now();
         let ended = match self.admit(call) {
-            Ok((tool, arguments)) => self.call_tool(call_ref, tool.as_ref(), &arguments, max).await,
+            Ok((tool, arguments)) => self.call_tool(call_ref, call, tool.as_ref(), &arguments, max).await?,
             Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
         let ended = self.warned(call, ended);
@@ -98,7 +107,7 @@ impl Dispatch<'_> {
         Ok(bytes)
     }
 
-    /// Finds the tool, reads the arguments and asks for permission.
+    /// Finds the tool, reads the arguments and asks the interceptors.
     fn admit(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, String), Refusal> {
         let wrong = |reason| Refusal { outcome: Outcome::Error, reason };
         let tool =
@@ -118,37 +127,58 @@ impl Dispatch<'_> {
                 call.name
             )));
         }
-        if let Verdict::Deny { reason } = self.verdict(call, tool.kind()) {
-            return Err(Refusal { outcome: Outcome::Denied, reason });
+        if tool.kind() == ToolKind::Plan && self.log.read(|state| state.idleness.refuses_plan_writes()) {
+            return Err(wrong(idleness::REFUSAL.to_owned()));
+        }
+        for interceptor in &self.setup.interceptors {
+            if let Verdict::Deny { reason } = interceptor.pre_tool_call(call) {
+                return Err(Refusal { outcome: Outcome::Denied, reason });
+            }
         }
         Ok((tool, restore_arguments(&arguments).into_owned()))
     }
 
-    fn verdict(&self, call: &ToolCall, kind: ToolKind) -> Verdict {
-        let denied = |verdict: &Verdict| matches!(verdict, Verdict::Deny { .. });
-        let asked =
-            self.setup.interceptors.iter().map(|interceptor| interceptor.pre_tool_call(call)).find(denied);
-        asked.unwrap_or_else(|| judge(self.setup.approve, kind))
-    }
-
-    async fn call_tool(&self, call_ref: CallRef, tool: &dyn Tool, arguments: &str, max: usize) -> Ended {
+    /// Runs a call, if there is consent.
+    async fn call_tool(
+        &self,
+        call_ref: CallRef,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        arguments: &str,
+        max: usize,
+    ) -> Result<Ended, AppendError> {
         let context = call_context(self.setup, self.log, self.jobs, self.cancel, call_ref, max);
-        match tool.run(arguments, &context).await {
+        let asking = Asking { setup: self.setup, log: self.log, turn_to_ask: &self.turn_to_ask };
+        match asking.consent(call, tool, arguments, &context).await? {
+            Consent::Given => {}
+            Consent::Denied(reason) => return Ok(Ended::unrun(Outcome::Denied, reason)),
+            Consent::Cancelled => {
+                let reason =
+                    "Interrupted: the turn was cancelled while the user was asked. It changed nothing.";
+                return Ok(Ended::unrun(Outcome::Interrupted, reason.to_owned()));
+            }
+        }
+        Ok(match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
             Err(error) => Ended::failed(Outcome::Error, error),
-        }
+        })
     }
 
-    /// Says of a call that fails as it did before that repeating it leads nowhere.
+    /// Says of a call that leads nowhere, as the like before it did, what comes of repeating it.
     fn warned(&self, call: &ToolCall, mut ended: Ended) -> Ended {
-        if ended.outcome == Outcome::Error && self.log.read(|state| state.failures_in_a_row(call)) > 0 {
-            let warning = "This very call has failed before. Do something else first: after a third failure the turn ends.";
-            ended.content = Some(match ended.content {
-                Some(content) => format!("{content}\n{warning}"),
-                None => warning.to_owned(),
-            });
-        }
+        let (failures, idleness) = self.log.read(|state| (state.failures_in_a_row(call), state.idleness));
+        let is_plan = self.setup.kind_of(&call.name) == Some(ToolKind::Plan);
+        let warning = match ended.outcome {
+            Outcome::Error if failures > 0 => FAILED_BEFORE,
+            Outcome::Denied if failures > 0 => DENIED_BEFORE,
+            Outcome::Ok if is_plan && idleness.warns_of_plan_writes() => idleness::WARNING,
+            _ => return ended,
+        };
+        ended.content = Some(match ended.content {
+            Some(content) => format!("{content}\n{warning}"),
+            None => warning.to_owned(),
+        });
         ended
     }
 

@@ -6,6 +6,8 @@ use mainstay_session::entry::{Answer, Compaction, Notice, StopReason, Totals};
 use mainstay_session::message::{ErrorClass, ToolCall, ToolResult, Usage};
 use mainstay_session::plan::{Plan, PlanInView};
 
+use crate::permission::Denial;
+
 /// Something that happened. What is told here is in the log by then, deltas and retries excepted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -52,6 +54,8 @@ pub enum Event {
         /// What it brought.
         result: ToolResult,
     },
+    /// A call was denied: by a rule, or because nobody could be asked. Told before the call is.
+    Denied(Denial),
     /// The plan changed.
     Plan {
         /// The plan in view.

@@ -16,6 +16,7 @@ mod caps;
 mod surroundings;
 mod watch;
 mod closing;
+mod consent;
 mod dispatch;
 mod text_call;
 mod window;
@@ -30,7 +31,7 @@ pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
 pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
-pub use permission::Approve;
+pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules};
 pub use pictures::SessionPictures;
 pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
 

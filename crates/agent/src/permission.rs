@@ -1,8 +1,28 @@
-//! Which calls may run without anyone being asked.
+//! Which calls may run without anyone being asked, and how somebody is asked about the others.
+//!
+//! A call is judged by what it does, not by what it says: commands after they were taken apart ([`shell`]), files by
+//! where their paths lead. What cannot be told is asked about. Where nobody can be asked it is denied, with a reason
+//! that the model reads and the rules that would allow it, for the user.
+//!
+//! This is no wall. A program that is allowed to run can do anything its user can; what holds it is the sandbox.
 
+mod words;
+mod shell;
+mod launch;
+mod rules;
+mod judge;
+
+use std::path::Path;
+
+use futures_util::future::BoxFuture;
+use mainstay_session::entry::Grant;
+use mainstay_session::message::ToolCall;
 use mainstay_tools::ToolKind;
+use mainstay_tools::subject::Subject;
 
-use crate::interceptor::Verdict;
+pub use rules::{Action, Rule, RuleError, RuleText, Rules, check_path_pattern};
+
+pub(crate) use judge::{Judge, Judgement, Question};
 
 /// How much is approved in advance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +34,7 @@ pub enum Approve {
     /// Edits pass, commands pass inside an enforced sandbox, else they ask.
     #[default]
     Auto,
-    /// Everything passes.
+    /// Everything passes but what a rule denies.
     All,
 }
 
@@ -30,30 +50,84 @@ impl Approve {
     }
 }
 
-/// Judges a call where nobody can be asked: what would ask is denied, with a reason that the model reads.
-///
-/// Reading and the plan never ask. A tool of the embedding program is its own affair.
-pub fn judge(approve: Approve, kind: ToolKind) -> Verdict {
-    let asks = match (kind, approve) {
-        (ToolKind::Read | ToolKind::Plan | ToolKind::Other, _) | (_, Approve::All) => false,
-        (ToolKind::Edit, Approve::Edits | Approve::Auto) => false,
-        (ToolKind::Edit, Approve::Ask) => true,
-        // There is no sandbox yet, so `auto` has nothing to let a command pass in.
-        (ToolKind::Command, Approve::Ask | Approve::Edits | Approve::Auto) => true,
-    };
-    if !asks {
-        return Verdict::Allow;
+impl Rules {
+    /// What is said of a command line that `bash` is called with in `workspace`, with nothing granted.
+    pub fn of_command(
+        &self,
+        command: &str,
+        mode: Approve,
+        sandbox_is_enforced: bool,
+        workspace: &Path,
+    ) -> Action {
+        let judge = Judge { approve: mode, sandbox_is_enforced, rules: self, grants: &[], workspace };
+        match judge.judge("bash", ToolKind::Command, &Subject::Command(command.to_owned())) {
+            Judgement::Allow => Action::Allow,
+            Judgement::Ask(_) => Action::Ask,
+            Judgement::Deny { .. } => Action::Deny,
+        }
     }
-    let what = match kind {
-        ToolKind::Command => "run commands",
-        ToolKind::Edit => "change files",
-        ToolKind::Read | ToolKind::Plan | ToolKind::Other => "do this",
-    };
-    Verdict::Deny {
-        reason: format!(
-            "Permission denied: this session may not {what} (`--approve {}`, and nobody is here to be asked). It stays \
-             denied until the user starts it with `--approve all`; go on without it, or say what you would have run.",
-            approve.as_str()
-        ),
-    }
+}
+
+/// Asks the user about calls. A terminal and an editor each have one; a headless run has none.
+pub trait Approver: Send + Sync {
+    /// Asks about one call and waits for the answer. One question is open at a time. The future may be dropped, which
+    /// withdraws the question: the turn was cancelled.
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Approval>;
+
+    /// Keeps a permission for this project beyond the session: in the user's own files, never in the repository. On
+    /// failure it says why, and the permission holds for the session.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept.
+    fn keep(&self, grant: &Grant) -> Result<(), String>;
+}
+
+/// What the user is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalRequest {
+    /// The call, as the model made it.
+    pub call: ToolCall,
+    /// The tool's own name.
+    pub tool: String,
+    /// What it is about: the command line, or the path.
+    pub about: String,
+    /// Why it is asked.
+    pub why: String,
+    /// What an edit would change.
+    pub diff: Option<String>,
+    /// The patterns that a permission beyond this call would have. Where there are none it can be given for this call
+    /// only.
+    pub patterns: Vec<String>,
+}
+
+/// What the user answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// This call may run.
+    Once,
+    /// This call may run, and the like in this session.
+    Session,
+    /// This call may run, and the like in this project.
+    Project,
+    /// It may not run.
+    No {
+        /// What the model is told with it; perhaps nothing.
+        word: String,
+    },
+}
+
+/// A call that was denied because nobody could be asked, or by a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The tool's own name.
+    pub tool: String,
+    /// What the call was about: the command line, or the path.
+    pub about: String,
+    /// Why it was denied.
+    pub why: String,
+    /// Rules, by tool and pattern, that together would allow exactly this call. None if no rule can.
+    pub rules: Vec<(String, String)>,
+    /// Whether `--approve all` would let it pass.
+    pub passes_with_all: bool,
 }

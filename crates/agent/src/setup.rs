@@ -18,7 +18,7 @@ use mainstay_tools::{Tool, ToolKind};
 
 use crate::event::Event;
 use crate::interceptor::Interceptor;
-use crate::permission::Approve;
+use crate::permission::{Approve, Approver, Rules};
 
 /// Says what time it is.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
@@ -50,6 +50,12 @@ pub struct Setup {
     pub interceptors: Vec<Arc<dyn Interceptor>>,
     /// What is approved in advance.
     pub approve: Approve,
+    /// What the user wrote of permissions.
+    pub rules: Arc<Rules>,
+    /// Whether a sandbox holds every command: then `auto` lets them pass.
+    pub sandbox_is_enforced: bool,
+    /// Who is asked about calls; where there is nobody, what would be asked about is denied.
+    pub approver: Option<Arc<dyn Approver>>,
     /// When the plan is brought back before the model.
     pub attention: AttentionSettings,
     /// The most steps of a turn.

@@ -92,6 +92,7 @@ impl StepContext<'_> {
             jobs: self.jobs,
             cancel: self.cancel,
             step: self.number,
+            turn_to_ask: tokio::sync::Mutex::default(),
         };
         dispatch.run(seq, &answer).await?;
         Ok(match answer.finish {

@@ -163,8 +163,10 @@ impl Turn<'_> {
     }
 
     fn is_failing_repeatedly(&self) -> bool {
-        self.log
-            .read(|state| state.failing.as_ref().is_some_and(|failing| failing.times >= REPEATED_FAILURES))
+        self.log.read(|state| {
+            let fails = state.failing.as_ref().is_some_and(|failing| failing.times >= REPEATED_FAILURES);
+            fails || state.idleness.ends_the_turn()
+        })
     }
 
     /// Closes what is open and logs the end of the turn.

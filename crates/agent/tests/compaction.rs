@@ -6,6 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Bench, calls, go, log, plan, replayed, resume, run, text, todos};
+use mainstay_agent::permission::{Action, Rule, RuleText, Rules};
 use mainstay_agent::session::compaction::COMPACTION_REQUEST;
 use mainstay_agent::session::entry::{Body, Compaction, Lane, NoticeKind, StopReason};
 use mainstay_agent::session::message::Outcome;
@@ -281,6 +282,33 @@ async fn files_are_handed_on() {
     assert!(files.contains("gone.rs (it is gone)") && files.contains("other.rs"), "{files}");
     assert!(files.contains("docs/none.md (it is gone)"), "{files}");
     assert_eq!(count_of(&last, "Changed by something else"), 1, "of gone.rs");
+    assert_sound(&agent);
+}
+
+/// A rule that denies reading a file holds for what a compaction reads by itself, too.
+#[tokio::test]
+async fn a_denied_file_is_not_handed_on() {
+    let bench = Bench::new();
+    bench.workspace.write("secrets/key", "hidden words\n");
+    let reads = calls(&[("read", json!({"path": "secrets/key"}))]);
+    let summary = format!("{SUMMARY}\nRead first:\n- secrets/key\nReferences:\n");
+    let answers = [big(), big(), big(), big(), big(), big(), text("done"), text("again")];
+    let (setup, model) = setup(&bench, 8_000, &answers, &[reads, text(&summary)]);
+    let rule = Rule::new(RuleText {
+        tool: "read".to_owned(),
+        pattern: Some("secrets/**".to_owned()),
+        action: Action::Deny,
+        origin: String::new(),
+        matching: Vec::new(),
+        other: Vec::new(),
+    });
+    let rules = Rules::new(vec![rule.unwrap()], &[], Vec::new()).unwrap();
+    let (mut agent, _) = run(Setup { rules: Arc::new(rules), ..setup }, "go").await;
+    agent.compact(None, &CancellationToken::new()).await.unwrap();
+    go(&mut agent, "go on").await;
+    let sent = model.sent();
+    assert!(sent.iter().all(|request| !String::from_utf8_lossy(&request.body).contains("hidden words")));
+    assert!(sent.iter().any(|request| count_of(request, "Permission denied by a rule.") == 1));
     assert_sound(&agent);
 }
 

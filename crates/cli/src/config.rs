@@ -15,6 +15,7 @@ pub(crate) mod defaults;
 mod environment;
 mod file;
 mod project;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use mainstay_agent::model::TextCalls;
+use mainstay_agent::permission::Rule;
 
 use crate::error::CliError;
 use base_url::BaseUrl;
@@ -180,6 +182,10 @@ pub(crate) struct Layer {
     pub(crate) reminder_after: Option<Placed<u32>>,
     /// `plan.reminder_repeat`; 0 is never.
     pub(crate) reminder_repeat: Option<Placed<u32>>,
+    /// `rules`, of all layers.
+    pub(crate) rules: Vec<Placed<Rule>>,
+    /// `protected`, of all layers.
+    pub(crate) protected: Vec<String>,
     /// `sandbox.writable`.
     pub(crate) writable: Option<Placed<Vec<PathBuf>>>,
     /// `ca_certificates`: a file in PEM, relative to where it was said.
@@ -202,6 +208,8 @@ impl Layer {
             plan_tool: self.plan_tool.or(lower.plan_tool),
             reminder_after: self.reminder_after.or(lower.reminder_after),
             reminder_repeat: self.reminder_repeat.or(lower.reminder_repeat),
+            rules: [self.rules, lower.rules].concat(),
+            protected: [self.protected, lower.protected].concat(),
             writable: self.writable.or(lower.writable),
             ca_certificates: self.ca_certificates.or(lower.ca_certificates),
             effort: self.effort.or(lower.effort),

@@ -1,5 +1,6 @@
 //! `mainstay exec`: one headless turn.
 
+mod denials;
 mod json;
 pub(crate) mod text;
 
@@ -24,6 +25,7 @@ use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
 use crate::signals::{INTERRUPTED, Signals};
+use denials::Denials;
 use json::Line;
 
 /// Runs one turn and says how it ended.
@@ -47,13 +49,16 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let settings = Settings::resolve(surroundings, directory, arguments.overrides())
         .map_err(|error| about_the_session(error, chosen.as_ref(), arguments))?;
     let signal = Arc::new(AtomicU8::new(0));
-    let on_event = on_event(arguments, signal.clone());
+    let denials = Denials::default();
+    let on_event = denials.heard_on(on_event(arguments, signal.clone()));
     let setup = Setup { on_event, ..setup(&settings, arguments.require_plan)? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal))
+    let ended = runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal));
+    denials.say(settings.config_home.as_deref());
+    ended
 }
 
 /// `signal` holds the exit code of the signal that cancelled the turn, 0 if none did.
@@ -305,8 +310,8 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());
     let denied = match report.denied {
         0 => String::new(),
-        1 => "; 1 call denied (see `--approve all`)".to_owned(),
-        n => format!("; {n} calls denied (see `--approve all`)"),
+        1 => "; 1 call denied, see below".to_owned(),
+        n => format!("; {n} calls denied, see below"),
     };
     let usage = report.usage;
     say(&format!(

@@ -2,16 +2,20 @@
 
 use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
 use mainstay_agent::session::log::{self, OpenError, ReadError, SessionSummary};
+use mainstay_agent::session::secrets::mask;
 use mainstay_agent::session::state::SessionState;
+use serde_json::Value;
 
 use crate::error::{CliError, DAMAGED, USAGE};
 use crate::output::{inert_lines, out, say};
 
-/// Shows a session's history: for people, or as the document that `history.json` holds.
+/// Shows a session's history: for people, or as the document that `history.json` holds, with what looks like a secret
+/// masked, since it is often passed on.
 pub(crate) fn history(session: &SessionSummary, json: bool) -> Result<(), CliError> {
     let history = History::of(&read(session)?);
     if json {
-        out(&serde_json::to_string_pretty(&history).unwrap_or_default());
+        let document = serde_json::to_value(&history).unwrap_or_default();
+        out(&serde_json::to_string_pretty(&masked(document)).unwrap_or_default());
     } else {
         history.messages.iter().for_each(|message| out(&section(message)));
     }
@@ -38,6 +42,16 @@ pub(crate) fn unreadable(error: ReadError) -> CliError {
         ReadError::NoHeader { .. } => CliError::new(DAMAGED, error.to_string())
             .hint("its files are left as they are; the first line of 0001.jsonl should be a `session` entry"),
         ReadError::Io { .. } => CliError::new(1, error.to_string()).hint("check who may read the file"),
+    }
+}
+
+/// A document with its texts masked one by one, so that it stays one.
+fn masked(document: Value) -> Value {
+    match document {
+        Value::String(text) => Value::String(mask(&text).into_owned()),
+        Value::Array(items) => items.into_iter().map(masked).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, masked(value))).collect(),
+        other => other,
     }
 }
 

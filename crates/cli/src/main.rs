@@ -6,6 +6,7 @@
 mod error;
 mod output;
 mod config;
+mod grants;
 mod args;
 mod instructions;
 mod settings;

@@ -38,6 +38,25 @@ pub(crate) fn inert_lines(text: &str) -> String {
         .join("\n")
 }
 
+/// A text as a TOML string on one line, with everything but plain characters escaped.
+pub(crate) fn toml_text(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if inert(c.encode_utf8(&mut [0; 4])).starts_with('\\') => {
+                quoted.push_str(&format!("\\U{:08X}", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// At most `max` characters of a text, with a mark where more was.
 pub(crate) fn shortened(text: &str, max: usize) -> String {
     if text.chars().count() <= max {

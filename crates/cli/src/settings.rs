@@ -8,13 +8,17 @@ mod model;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use mainstay_agent::permission::Rules;
+use mainstay_agent::session::entry::Grant;
 pub(crate) use model::{ModelConfig, ServedModel};
 
 use crate::config::builtin::BUILT_IN;
 use crate::config::places::{Surroundings, repository_root};
 use crate::config::{Approve, Config, Durability, Layer, Overrides, TOOLS, defaults};
 use crate::error::CliError;
+use crate::grants;
 use crate::instructions::{self, Instructions};
 
 /// What one run works with.
@@ -30,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) model: ModelConfig,
     /// What needs consent.
     pub(crate) approve: Approve,
+    /// Rules, protected paths, and what was granted for this workspace.
+    pub(crate) rules: Arc<Rules>,
     /// The most steps of a turn, at least 1.
     pub(crate) max_steps: u32,
     /// When the log is synced.
@@ -71,12 +77,15 @@ impl Settings {
             None => return Err(discovery::no_model(&config, &surroundings.environment)),
         };
         let values = config.values;
+        let config_home = surroundings.config_home();
+        let rules = rules(&values, grants::load(config_home.as_deref(), &workspace)?)?;
         let plan = plan_settings(&values);
         Ok(Settings {
             data_home,
             workspace,
-            config_home: surroundings.config_home(),
+            config_home,
             model,
+            rules: Arc::new(rules),
             approve: values.approve.as_ref().map_or(defaults::APPROVE, |approve| approve.value),
             max_steps: values.max_steps.as_ref().map_or(defaults::MAX_STEPS, |steps| steps.value),
             durability: values.durability.as_ref().map_or(defaults::DURABILITY, |when| when.value),
@@ -91,6 +100,11 @@ impl Settings {
         let root = repository_root(&self.workspace).unwrap_or(&self.workspace);
         instructions::load(self.config_home.as_deref(), root, &self.workspace, context_window)
     }
+}
+
+fn rules(values: &Layer, grants: Vec<Grant>) -> Result<Rules, CliError> {
+    let rules = values.rules.iter().map(|rule| rule.value.clone()).collect();
+    Rules::new(rules, &values.protected, grants).map_err(|error| CliError::configuration(error.to_string()))
 }
 
 fn plan_settings(values: &Layer) -> PlanSettings {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::Attention;
 use crate::conversation::Item;
+use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
@@ -250,6 +251,9 @@ pub struct Checkpoint {
     /// The call that failed last.
     #[serde(default)]
     pub failing: Option<FailingCall>,
+    /// How long nothing but plan writes and denied calls came.
+    #[serde(default, skip_serializing_if = "Idleness::is_none")]
+    pub idleness: Idleness,
     /// What a rewind restores beyond what a compaction hands on; none in a checkpoint that a compaction wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<Restored>,

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod arguments;
 pub mod message;
 pub mod attention;
+pub mod idleness;
 pub mod conversation;
 pub mod recent;
 pub mod entry;

@@ -17,6 +17,7 @@ use crate::entry::{
     InstructionMark, Job, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason,
     ToolIntent, Totals, TurnEnd, UserPrompt, World,
 };
+use crate::idleness::{Called, Idleness};
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
 use crate::message::{
@@ -101,6 +102,8 @@ pub struct SessionState {
     pub last_request: Option<RequestMark>,
     /// The call that failed last, and how often in a row it failed alike.
     pub failing: Option<FailingCall>,
+    /// How long nothing but plan writes and denied calls came.
+    pub idleness: Idleness,
     /// Where the session can go back to within its current segment, oldest first.
     pub borders: Vec<Arc<Border>>,
     /// The rewind by which the session came to the branch it is on; none if it never went back.
@@ -202,6 +205,7 @@ impl SessionState {
             title: self.title.clone(),
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
+            idleness: self.idleness,
             restored: None,
         }
     }
@@ -364,6 +368,7 @@ impl SessionState {
         self.title = kept.title;
         self.last_words = kept.last_words;
         self.failing = kept.failing;
+        self.idleness = kept.idleness;
         self.last_request = None;
     }
 
@@ -390,6 +395,7 @@ impl SessionState {
             self.turns = self.turns.saturating_add(1);
             self.steps = 0;
             self.failing = None;
+            self.idleness.turn_began();
         }
     }
 
@@ -469,6 +475,7 @@ impl SessionState {
         let is_closed = step.results.iter().all(Option::is_some);
         self.count_result(result);
         self.count_failures(&call, result);
+        self.idleness.result(self.called(&call), result);
         let written = accepted_plan(&call, result);
         let is_written = written.is_some();
         if let Some(plan) = written {
@@ -536,6 +543,15 @@ impl SessionState {
         self.totals.tool_calls = self.totals.tool_calls.saturating_add(1);
         if result.outcome == Outcome::Denied {
             self.totals.denied = self.totals.denied.saturating_add(1);
+        }
+    }
+
+    fn called(&self, call: &ToolCall) -> Called {
+        let tools = self.world.as_ref().map(|world| &world.tools);
+        match tools {
+            _ if plan::is_plan_tool(&call.name) => Called::Plan,
+            Some(tools) if !tools.iter().any(|tool| tool.name == call.name) => Called::Nothing,
+            Some(_) | None => Called::Tool,
         }
     }
 

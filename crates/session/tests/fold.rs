@@ -434,6 +434,7 @@ fn a_next_segment_carries_the_state() {
         title,
         last_words,
         failing,
+        idleness,
         restored,
     } = before.checkpoint(Vec::new());
     assert_eq!(restored, None);
@@ -469,6 +470,7 @@ fn a_next_segment_carries_the_state() {
             &state.failing
         )
     );
+    assert_eq!(idleness, state.idleness);
     // A write that the tail kept is text: its result again changes nothing.
     session.append(Body::ToolResult(before.results().next().unwrap().clone()));
     assert!(session.state().plan.carried && statuses(session.state()) == ">-");

@@ -116,6 +116,17 @@ fn replacement(arguments: &mut Arguments, index: usize, item: Value) -> Option<R
     }
 }
 
+/// The diff that a call would make; none if it would fail.
+pub(crate) fn preview(arguments: &str, context: &CallContext) -> Option<String> {
+    let (path, edits, _) = decode(arguments).ok()?;
+    let place = Place::of_existing(context, &path, Purpose::Change).ok()?;
+    let old = Snapshot::take(&place).ok()??;
+    let encoding = Encoding::of(&old.bytes);
+    let before = encoding.decode(&old.bytes);
+    let (after, _, _) = apply_all(&before, &edits, encoding).ok()?;
+    diff::lines(&before, &after).map(|diff| diff.text)
+}
+
 fn edit(
     context: &CallContext,
     place: &Place,

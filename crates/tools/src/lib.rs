@@ -32,6 +32,7 @@ mod grep;
 mod read;
 mod todo_write;
 mod write;
+pub mod subject;
 
 use std::sync::Arc;
 

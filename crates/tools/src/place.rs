@@ -205,7 +205,7 @@ fn outside(context: &CallContext, asked: &str, resolved: &Path) -> ToolError {
 
 /// Follows every link of an absolute path and of what is asked for from there. What does not exist stays as it is
 /// written, links that dangle lead on to where they point.
-fn resolve(from: &Path, asked: Option<&str>) -> io::Result<PathBuf> {
+pub(crate) fn resolve(from: &Path, asked: Option<&str>) -> io::Result<PathBuf> {
     let asked = asked.map(Path::new);
     let mut resolved = PathBuf::from("/");
     let mut pending: Vec<(OsString, Spelling)> = Vec::new();

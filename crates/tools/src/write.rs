@@ -35,10 +35,7 @@ impl Tool for Write {
         context: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let mut arguments = Arguments::parse(arguments)?;
-            let path = arguments.text("path", &PATH);
-            let content = arguments.text("content", &["contents", "file_text"]);
-            let note = arguments.finish(SHAPE)?;
+            let (path, content, note) = decode(arguments)?;
             crate::blocking(context, move |context| {
                 let place = Place::of(&context, &path, Purpose::Change)?;
                 alone(&place, || write(&context, &place, &content, note))
@@ -46,6 +43,27 @@ impl Tool for Write {
             .await
         })
     }
+}
+
+fn decode(arguments: &str) -> Result<(String, String, Option<String>), ToolError> {
+    let mut arguments = Arguments::parse(arguments)?;
+    let path = arguments.text("path", &PATH);
+    let content = arguments.text("content", &["contents", "file_text"]);
+    let note = arguments.finish(SHAPE)?;
+    Ok((path, content, note))
+}
+
+/// The diff that a call would make; none if it would fail or change nothing.
+pub(crate) fn preview(arguments: &str, context: &CallContext) -> Option<String> {
+    let (path, content, _) = decode(arguments).ok()?;
+    let place = Place::of(context, &path, Purpose::Change).ok()?;
+    let Some(old) = Snapshot::take(&place).ok()? else {
+        return diff::lines(b"", content.as_bytes()).map(|diff| diff.text);
+    };
+    let (bytes, _) = fitted(&place, &old.bytes, &content).ok()?;
+    let encoding = Encoding::of(&old.bytes);
+    let diff = diff::lines(&encoding.decode(&old.bytes), &encoding.decode(&bytes))?;
+    (bytes != old.bytes).then_some(diff.text)
 }
 
 fn write(

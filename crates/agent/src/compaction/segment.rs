@@ -18,6 +18,7 @@ use mainstay_tools::{Tool, ToolKind, ToolOutput};
 use serde_json::json;
 
 use super::{Compactor, summary_item};
+use crate::consent::may_run_unasked;
 use crate::dispatch::call_context;
 use crate::occupancy::estimate;
 
@@ -220,7 +221,11 @@ async fn read(compactor: &Compactor<'_>, wanted: &FileRange, max: usize) -> Opti
     let mut context =
         call_context(compactor.setup, compactor.log, compactor.jobs, compactor.cancel, call, max);
     context.takes_images = false;
-    tool.run(&arguments.to_string(), &context).await.ok()
+    let arguments = arguments.to_string();
+    if !may_run_unasked(compactor.setup, compactor.log, tool, &arguments, &context) {
+        return None;
+    }
+    tool.run(&arguments, &context).await.ok()
 }
 
 /// The tool that reads files.

@@ -16,6 +16,7 @@ use mainstay_session::state::SessionState;
 use super::Compactor;
 use super::segment::{reader, text_tokens};
 use crate::ask::{Ask, Asked};
+use crate::consent::may_run_unasked;
 use crate::dispatch::call_context;
 use crate::event::TurnFailure;
 use crate::occupancy::Thresholds;
@@ -179,6 +180,9 @@ impl Worker<'_> {
         let Compactor { setup, log, jobs, cancel } = self.compactor;
         let mut context = call_context(setup, log, jobs, cancel, call_ref, 16 << 10);
         context.takes_images = false;
+        if !may_run_unasked(setup, log, tool, &arguments, &context) {
+            return result(call_ref, Outcome::Denied, "Permission denied by a rule.".to_owned(), None);
+        }
         match tool.run(&arguments, &context).await {
             Ok(output) => result(call_ref, Outcome::Ok, output.summary, output.content),
             Err(error) => result(call_ref, Outcome::Error, error.summary, error.content),

@@ -209,6 +209,12 @@ impl<'a> Value<'a> {
         Origin::File(self.document.path.clone(), line)
     }
 
+    /// Where the value itself stands, for one of a list.
+    pub(crate) fn own_origin(&self) -> Origin {
+        let line = line_and_column(self.document.text.as_bytes(), self.value_at.start).0;
+        Origin::File(self.document.path.clone(), line)
+    }
+
     /// An error about the value: "KEY must be EXPECTED, found …".
     pub(crate) fn unexpected(&self, expected: &str) -> CliError {
         self.complain(&format!("must be {expected}, found {}", describe(self.value)))

@@ -35,7 +35,8 @@ pub(super) fn read_common(table: &mut Table<'_>) -> Result<Layer, CliError> {
         })?,
         ..Layer::default()
     };
-    refuse_rules(table)?;
+    layer.rules = super::rules::read(table)?;
+    layer.protected = super::rules::read_protected(table)?;
     table.section("plan", |plan| {
         layer.plan_tool = plan.place("tool", |value| value.choice(&[("on", true), ("off", false)]))?;
         layer.reminder_after = plan.place("reminder_after", |value| count(value, 0))?;
@@ -54,16 +55,6 @@ fn wrong(value: &Value<'_>, why: &str) -> CliError {
 
 fn count(value: &Value<'_>, least: u64) -> Result<u32, CliError> {
     value.whole(least..=u64::from(u32::MAX)).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-/// A rule that is read and not obeyed would be worse than none: somebody relies on it.
-fn refuse_rules(table: &mut Table<'_>) -> Result<(), CliError> {
-    match table.take("rules") {
-        Some(rules) => Err(rules
-            .refuse("[[rules]] is not supported by this version, and a rule must not be ignored")
-            .hint("take the rules out, and choose what may run with approve (or --approve)")),
-        None => Ok(()),
-    }
 }
 
 /// `[sandbox]`. A mode that this version cannot enforce is refused for the same reason as a rule.

@@ -7,13 +7,14 @@
 //!   user has on offer;
 //! - `model` only of a provider that the user's file defines or already uses, or of a built-in local server; never
 //!   `script:`, which would let the repository play the model;
+//! - `[[rules]]` that ask and deny, and `protected`: these add to the user's own, and none may allow anything;
 //! - `[plan]` freely; `ca_certificates`, `[sandbox]` and `[providers]` not at all.
 
 use std::fmt::Display;
 
 use super::builtin::BuiltIn;
 use super::document::{Document, Placed};
-use super::{Approve, Durability, Layer, ModelName, TOOLS, defaults, file};
+use super::{Approve, Durability, Layer, ModelName, TOOLS, defaults, file, rules};
 use crate::error::CliError;
 
 /// Reads the project's file and holds it against the user's. `model_is_stated` says that the environment or a flag
@@ -38,6 +39,7 @@ pub(super) fn read(document: &Document, user: &Layer, model_is_stated: bool) -> 
         judge_model(model, user)?;
     }
     judge_limits(&project, user)?;
+    rules::judge_project(&project.rules)?;
     Ok(project)
 }
 

@@ -1,5 +1,7 @@
 use std::fmt::Write as _;
 
+use mainstay_agent::permission::Action;
+
 use super::places::Environment;
 use super::*;
 
@@ -31,6 +33,13 @@ durability = "relaxed"
 max_steps = 0x10
 tools = ["bash", "read"]
 ca_certificates = "company.pem"
+protected = ["deploy/**"]
+
+[[rules]]
+tool = "bash"
+pattern = "git push*"
+action = "deny"
+examples = { match = ["git push"], not = ["git pull"] }
 
 [plan]
 tool = "off"
@@ -69,6 +78,9 @@ fn every_key_is_read() {
     assert_eq!(value(&layer.durability), Durability::Relaxed);
     assert_eq!(value(&layer.max_steps), 16);
     assert_eq!(value(&layer.tools), ["bash", "read"]);
+    assert_eq!(layer.protected, ["deploy/**"]);
+    assert_eq!(layer.rules[0].value.action(), Action::Deny);
+    assert_eq!(layer.rules[0].origin, Origin::File("config.toml".into(), 10));
     assert!(!value(&layer.plan_tool));
     assert_eq!((value(&layer.reminder_after), value(&layer.reminder_repeat)), (0, 4));
     assert_eq!(value(&layer.writable), [PathBuf::from("/var/tmp")]);
@@ -140,7 +152,15 @@ fn a_mistake_names_its_place_and_what_is_expected() {
         "[sandbox]\nmode = \"read-only\"",
         "[sandbox]\nmode = \"strict\"",
         "[sandbox]\nwritable = [\"\"]",
-        "[[rules]]\ntool = \"bash\"\npattern = \"git push*\"\naction = \"deny\"",
+        "[[rules]]\npattern = \"git push*\"\naction = \"deny\"",
+        "[[rules]]\ntool = \"bash\"",
+        "[[rules]]\ntool = \"bash\"\naction = \"forbid\"",
+        "[[rules]]\ntool = \"bash\"\naction = \"deny\"\npatern = \"git push*\"",
+        "[[rules]]\ntool = \"bash\"\naction = \"ask\"\n\n[[rules]]\ntool = \"bash\"\npattern = \"git push\"\naction = \"deny\"\n\
+         examples = { match = [\"git push origin\"] }",
+        "[[rules]]\ntool = \"read\"\npattern = \"a[\"\naction = \"deny\"",
+        "rules = \"none\"",
+        "protected = [\"a[\"]",
         "ca_certificates = true",
         "providers = 1",
         "providers.local = 1",
@@ -181,11 +201,11 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     aprove = "ask"
     => error: config.toml:1:1: unknown key `aprove`
       did you mean `approve`?
-      known here: model, approve, durability, max_steps, tools, rules, plan, sandbox, ca_certificates, providers
+      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, ca_certificates, providers
 
     colour = "blue"
     => error: config.toml:1:1: unknown key `colour`
-      known here: model, approve, durability, max_steps, tools, rules, plan, sandbox, ca_certificates, providers
+      known here: model, approve, durability, max_steps, tools, rules, protected, plan, sandbox, ca_certificates, providers
 
     model = "gpt"
     => error: config.toml:1:9: `model` must be PROVIDER/NAME, such as ollama/qwen3-coder, or script:FILE, found "gpt"
@@ -257,11 +277,49 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     => error: config.toml:2:13: `sandbox.writable` must be a text that is not blank, found ""
 
     [[rules]]
-    tool = "bash"
     pattern = "git push*"
     action = "deny"
-    => error: config.toml:1:3: [[rules]] is not supported by this version, and a rule must not be ignored
-      take the rules out, and choose what may run with approve (or --approve)
+    => error: config.toml:1:1: `rules` has a rule without `tool`
+
+    [[rules]]
+    tool = "bash"
+    => error: config.toml:1:1: `rules` has a rule without `action`
+
+    [[rules]]
+    tool = "bash"
+    action = "forbid"
+    => error: config.toml:3:10: `rules.action` must be "allow", "ask" or "deny", found "forbid"
+
+    [[rules]]
+    tool = "bash"
+    action = "deny"
+    patern = "git push*"
+    => error: config.toml:4:1: unknown key `patern` in [rules]
+      did you mean `pattern`?
+      known here: tool, pattern, action, examples
+
+    [[rules]]
+    tool = "bash"
+    action = "ask"
+
+    [[rules]]
+    tool = "bash"
+    pattern = "git push"
+    action = "deny"
+    examples = { match = ["git push origin"] }
+    => error: config.toml:5:1: `rules` cannot be obeyed: the rule "bash" "git push" does not match its example "git push origin"
+
+    [[rules]]
+    tool = "read"
+    pattern = "a["
+    action = "deny"
+    => error: config.toml:1:1: `rules` cannot be obeyed: the pattern "a[" cannot be used: unclosed character class; missing ']'
+
+    rules = "none"
+    => error: config.toml:1:9: `rules` must be a list of texts, found "none"
+
+    protected = ["a["]
+    => error: config.toml:1:14: `protected` cannot be obeyed: the pattern "a[" cannot be used: unclosed character class; missing ']'
 
     ca_certificates = true
     => error: config.toml:1:19: `ca_certificates` must be a text that is not blank, found true
@@ -359,7 +417,8 @@ fn no_damage_goes_without_a_place() {
 fn a_project_may_narrow() {
     let own = user("model = \"openai/big\"\napprove = \"all\"\nmax_steps = 100\n[providers.mine]\n");
     let text = "approve = \"auto\"\nmax_steps = 100\ndurability = \"always\"\ntools = [\"read\"]\n[plan]\ntool = \"off\"\n\
-                reminder_after = 9\nreminder_repeat = 1\n";
+                reminder_after = 9\nreminder_repeat = 1\n\
+                [[rules]]\ntool = \"bash\"\naction = \"deny\"\n[[rules]]\ntool = \"edit\"\naction = \"ask\"\n";
     let narrowed = project(text, &own).unwrap();
     assert_eq!((value(&narrowed.approve), value(&narrowed.max_steps)), (Approve::Auto, 100));
     assert!(!value(&narrowed.plan_tool));
@@ -444,13 +503,13 @@ fn a_project_may_not_widen() {
     [[rules]]
     tool = "bash"
     action = "allow"
-    => error: .mainstay/config.toml:1:3: [[rules]] is not supported by this version, and a rule must not be ignored
-      take the rules out, and choose what may run with approve (or --approve)
+    => error: .mainstay/config.toml:1: a project's file may not allow anything: its rules may only ask and deny
+      take the rule out there; if you want it yourself, put it into your own config.toml
 
     [plans]
     => error: .mainstay/config.toml:1:2: unknown key `plans`
       did you mean `plan`?
-      known here: model, approve, durability, max_steps, tools, rules, plan
+      known here: model, approve, durability, max_steps, tools, rules, protected, plan
     "#);
 }
 

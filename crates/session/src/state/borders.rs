@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::{Counted, SessionState};
 use crate::attention::Attention;
 use crate::entry::{Checkpoint, FailingCall, Restored, Rewind, Told};
+use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq};
 use crate::message::{ContentHash, FilePath};
 use crate::plan::PlanInView;
@@ -39,6 +40,7 @@ pub struct Border {
     title: String,
     last_words: String,
     failing: Option<FailingCall>,
+    idleness: Idleness,
 }
 
 impl Border {
@@ -77,6 +79,7 @@ impl SessionState {
             title: self.title.clone(),
             last_words: self.last_words.clone(),
             failing: self.failing.clone(),
+            idleness: self.idleness,
         }));
     }
 
@@ -112,6 +115,7 @@ impl SessionState {
         self.title = border.title.clone();
         self.last_words = border.last_words.clone();
         self.failing = border.failing.clone();
+        self.idleness = border.idleness;
     }
 
     /// The checkpoint by which a later segment of the same session, which stands at `now`, goes back to this state.
