@@ -329,6 +329,7 @@ pub struct Answer {
     /// Its blocks in order. For an attempt that failed, what had come until then.
     pub content: Vec<Content>,
     /// How its last block ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub finish: Finish,
     /// What the provider counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

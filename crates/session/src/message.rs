@@ -71,12 +71,13 @@ pub struct ToolCall {
 }
 
 /// How an answer's last block ended, normalised over providers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The model had said all it wanted to say.
     EndTurn,
-    /// The model waits for the results of its calls.
+    /// The model waits for the results of its calls. In a log the one that need not be said.
+    #[default]
     ToolCalls,
     /// The output limit cut the answer.
     MaxTokens,
@@ -92,7 +93,7 @@ pub struct Usage {
     /// Tokens of the request, those read from the provider's cache included.
     pub input_tokens: u64,
     /// Tokens of the request that came from the provider's cache.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
     /// Tokens of the answer, reasoning included.
     pub output_tokens: u64,

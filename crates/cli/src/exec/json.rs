@@ -40,7 +40,7 @@ pub(crate) enum Line<'a> {
         reasoning: String,
         tool_calls: Vec<Call<'a>>,
         stop_reason: &'a str,
-        usage: Option<Usage>,
+        usage: Option<Tokens>,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Failure<'a>>,
     },
@@ -74,7 +74,7 @@ pub(crate) enum Line<'a> {
     TurnCompleted {
         stop_reason: &'a str,
         exit_code: u8,
-        usage: Usage,
+        usage: Tokens,
         cost: Option<f64>,
         denied: u64,
         plan: Counts,
@@ -104,6 +104,21 @@ pub(crate) struct Failure<'a> {
 pub(crate) struct Change<'a> {
     id: &'a str,
     change: &'a str,
+}
+
+/// Tokens with every count, also those that a log leaves out.
+#[derive(Serialize)]
+pub(crate) struct Tokens {
+    input_tokens: u64,
+    cached_tokens: u64,
+    output_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        let Usage { input_tokens, cached_tokens, output_tokens } = usage;
+        Tokens { input_tokens, cached_tokens, output_tokens }
+    }
 }
 
 #[derive(Serialize)]
@@ -162,7 +177,7 @@ fn answer_line(step: u64, answer: &Answer) -> Line<'_> {
         reasoning: reasoning.collect(),
         tool_calls: answer.calls().map(Call::of).collect(),
         stop_reason,
-        usage: answer.usage,
+        usage: answer.usage.map(Tokens::from),
         error,
     }
 }
@@ -213,7 +228,7 @@ fn completed(report: &TurnReport, signal: Option<u8>) {
     write(&Line::TurnCompleted {
         stop_reason: report.stop_reason.as_str(),
         exit_code: exit_code(report, signal),
-        usage: report.usage,
+        usage: report.usage.into(),
         cost: None,
         denied: report.denied,
         plan: Counts { completed: report.plan.plan.completed(), total: report.plan.plan.items.len() },
