@@ -192,7 +192,7 @@ impl Agent {
         let compactor = Compactor { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel };
         match compactor.run(Reason::Asked { wish }).await? {
             Room::Made(compaction) => {
-                self.log.lock().write_history()?;
+                self.write_history();
                 Ok(compaction)
             }
             Room::Cancelled => Err(CompactError::Cancelled),
@@ -216,7 +216,7 @@ impl Agent {
             cancel: &CancellationToken::new(),
         };
         let compaction = compactor.undo()?;
-        self.log.lock().write_history()?;
+        self.write_history();
         Ok(compaction)
     }
 
@@ -258,6 +258,14 @@ impl Agent {
     /// What the agent works with.
     pub fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    /// Writes `history.json` anew. It is derived: what cannot be written now is written at the end of the next turn.
+    fn write_history(&self) {
+        let written = self.log.lock().write_history();
+        if let Err(error) = written {
+            (self.setup.on_event)(&Event::Warning(format!("history.json is not up to date: {error}")));
+        }
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {

@@ -114,7 +114,10 @@ impl Compactor<'_> {
         let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
         let mut state = self.log.read(SessionState::clone);
         let window = match reason {
-            Reason::Overflow { message } => Some(learned_window(message, estimate(&encoded.body))),
+            Reason::Overflow { message } => {
+                let accepted = state.counted.map_or(0, |counted| counted.input_tokens);
+                Some(learned_window(message, estimate(&encoded.body), accepted))
+            }
             Reason::TurnStart | Reason::Step | Reason::Asked { .. } => None,
         };
         state.learned_window = window.or(state.learned_window);
@@ -190,8 +193,7 @@ impl Attempt<'_> {
             self.compactor.emit(Event::Compacted(failed));
             return Ok(Room::Failed(self.irreducible()));
         };
-        let mut done = record(method, Some(candidate.tokens), reused, &[]);
-        done.failure = None;
+        let done = record(method, Some(candidate.tokens), reused, &self.tried);
         log.next_segment(candidate.opening, vec![Body::Compaction(done.clone())])?;
         self.compactor.emit(Event::Compacted(done.clone()));
         Ok(Room::Made(done))
@@ -292,12 +294,29 @@ fn stuck(occupancy: u64, estimated: u64, thresholds: &Thresholds) -> TurnFailure
     }
 }
 
-/// The window that a refusal shows: the smallest count it names that can be one, else a little less than what was sent.
-fn learned_window(message: &str, estimated: u64) -> u64 {
-    let text = message.replace([',', '_'], "");
-    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
-    let named = numbers.filter(|number| (1_024..100_000_000).contains(number)).min();
-    named.unwrap_or(estimated - estimated / 8)
+/// The window that a refusal shows: a count that it calls a limit, which is less than another that it names; else a
+/// little less than what was sent. What the provider has taken before, `accepted`, is no limit.
+fn learned_window(message: &str, estimated: u64, accepted: u64) -> u64 {
+    const NAMES: [&str; 6] =
+        ["maximum", "limit", "context length", "context window", "context size", "n_ctx"];
+    let text = message.replace([',', '_'], "").to_lowercase();
+    let numbers: Vec<(u64, bool)> = text
+        .match_indices(|c: char| c.is_ascii_digit())
+        .filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_ascii_digit()))
+        .filter_map(|(at, _)| {
+            let digits = text[at..].split(|c: char| !c.is_ascii_digit()).next()?;
+            let before = &text[text.floor_char_boundary(at.saturating_sub(40))..at];
+            let behind = &text[at + digits.len()..text.floor_char_boundary(at + digits.len() + 12)];
+            let is_limit = NAMES.iter().any(|name| before.contains(name) || behind.contains(name));
+            Some((digits.parse().ok()?, is_limit))
+        })
+        .filter(|(number, _)| (1_024..100_000_000).contains(number))
+        .collect();
+    let largest = numbers.iter().map(|(number, _)| *number).max().unwrap_or(0);
+    let is_smaller = |number: &u64| *number < largest || numbers.len() == 1;
+    let limits = numbers.iter().filter(|(_, is_limit)| *is_limit).map(|(number, _)| *number);
+    let named = limits.filter(is_smaller).max();
+    named.filter(|window| *window >= accepted).unwrap_or((estimated - estimated / 8).max(accepted))
 }
 
 /// The summary as an item of the next conversation.
@@ -314,13 +333,20 @@ mod tests {
         for (message, window) in [
             ("prompt is too long: 210,000 tokens > 200,000 maximum", 200_000),
             (
+                "maximum context length is 131072 tokens. However, you requested 140000 tokens (131808 in the messages, 8192 \
+                 in the completion)",
+                131_072,
+            ),
+            ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 190_000),
+            ("the request exceeds the available context size (8192 tokens)", 8_192),
+            (
                 "This model's maximum context length is 8192 tokens. However, you requested 10455 tokens",
                 8_192,
             ),
-            ("context length exceeded", 70_000),
+            ("context length exceeded (request 83920175)", 70_000),
             ("error 400: too large", 70_000),
         ] {
-            assert_eq!(learned_window(message, 80_000), window, "{message}");
+            assert_eq!(learned_window(message, 80_000, 1_000), window, "{message}");
         }
     }
 }

@@ -4,7 +4,6 @@
 //! many for an image as the largest costs. It is corrected by what the provider counts. Figures a provider cannot mean
 //! (none, or more than the window) are passed over.
 
-use mainstay_session::request::{Message, Request};
 use mainstay_session::state::SessionState;
 
 /// Bytes per token of ordinary text in any language.
@@ -15,6 +14,9 @@ const DENSE_BYTES_PER_TOKEN: f64 = 2.0;
 
 /// From how many letters and digits in a row on a run counts as dense. Names in programs are shorter.
 const DENSE_RUN: usize = 48;
+
+/// What stands before the bytes of an image in the requests of the wire formats.
+const IMAGE_MARKS: [&[u8]; 2] = [b";base64,", b"\"data\":\""];
 
 /// The most tokens that an image costs.
 const IMAGE_TOKENS: u64 = 5_000;
@@ -44,24 +46,9 @@ impl Thresholds {
 }
 
 /// How full a window is with a state's request, whose body is `body`, in tokens.
-pub(crate) fn occupancy(state: &SessionState, request: &Request<'_>, body: &[u8], window: u64) -> u64 {
-    let shown = request.messages.iter().flat_map(|message| match message {
-        Message::User { pictures, .. } | Message::Result { pictures, .. } => pictures.as_slice(),
-        Message::Answer { .. } => &[],
-    });
-    let sizes = shown.filter_map(|picture| Some(picture.data.as_ref()?.len() as u64));
-    let images = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
-    tokens(state, body, images, window)
-}
-
-/// How many tokens a request of the state takes whose body is `body` and which shows a number of images with a number of
-/// bytes, in base 64.
-fn tokens(state: &SessionState, body: &[u8], images: (u64, u64), window: u64) -> u64 {
-    let (count, image_bytes) = images;
-    let picture = (count * IMAGE_TOKENS).min(image_bytes / 4);
-    let whole = || estimate(body).saturating_sub(image_bytes / 2) + picture;
+pub(crate) fn occupancy(state: &SessionState, body: &[u8], window: u64) -> u64 {
     let Some(counted) = state.counted.filter(|counted| counted.input_tokens <= window) else {
-        return whole();
+        return estimate(body);
     };
     let known = usize::try_from(counted.bytes).unwrap_or(usize::MAX).min(body.len());
     let growth = estimate(&body[known..]);
@@ -75,26 +62,30 @@ fn scaled(tokens: u64, factor: f64) -> u64 {
     (tokens as f64 * factor) as u64
 }
 
-/// About how many tokens some bytes are; never less than half of the truth.
+/// About how many tokens some bytes are; never less than half of the truth. The bytes of an image, as requests hold them,
+/// are taken for what an image costs.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 pub(crate) fn estimate(bytes: &[u8]) -> u64 {
-    let mut dense = 0;
-    let mut run = 0;
-    let mut end_run = |run: usize| {
-        if run >= DENSE_RUN {
-            dense += run
+    let (mut dense, mut images, mut image_bytes) = (0, 0, 0);
+    let mut end_run = |from: usize, to: usize| {
+        let run = to - from;
+        if run >= DENSE_RUN && IMAGE_MARKS.iter().any(|mark| bytes[..from].ends_with(mark)) {
+            image_bytes += run;
+            images += IMAGE_TOKENS.min(run as u64 / 4);
+        } else if run >= DENSE_RUN {
+            dense += run;
         }
     };
-    for byte in bytes {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-') {
-            run += 1;
-        } else {
-            end_run(std::mem::take(&mut run));
+    let mut from = 0;
+    for (place, byte) in bytes.iter().enumerate() {
+        if !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-')) {
+            end_run(from, place);
+            from = place + 1;
         }
     }
-    end_run(run);
-    let plain = (bytes.len() - dense) as f64 / BYTES_PER_TOKEN;
-    (plain + dense as f64 / DENSE_BYTES_PER_TOKEN).ceil() as u64
+    end_run(from, bytes.len());
+    let plain = (bytes.len() - dense - image_bytes) as f64 / BYTES_PER_TOKEN;
+    images + (plain + dense as f64 / DENSE_BYTES_PER_TOKEN).ceil() as u64
 }
 
 #[cfg(test)]
@@ -112,13 +103,13 @@ mod tests {
     fn the_providers_count_is_the_anchor() {
         let body = "word ".repeat(1_000);
         let whole = estimate(body.as_bytes());
-        assert_eq!(tokens(&SessionState::default(), body.as_bytes(), (0, 0), 8_000), whole);
-        assert_eq!(tokens(&counted(1_000, 5_000), body.as_bytes(), (0, 0), 8_000), 1_000);
-        assert_eq!(tokens(&counted(10_400, 5_000), body.as_bytes(), (0, 0), 8_000), whole);
-        let more = tokens(&counted(1_000, 4_000), body.as_bytes(), (0, 0), 8_000);
+        assert_eq!(occupancy(&SessionState::default(), body.as_bytes(), 8_000), whole);
+        assert_eq!(occupancy(&counted(1_000, 5_000), body.as_bytes(), 8_000), 1_000);
+        assert_eq!(occupancy(&counted(10_400, 5_000), body.as_bytes(), 8_000), whole);
+        let more = occupancy(&counted(1_000, 4_000), body.as_bytes(), 8_000);
         assert!((1_280..1_300).contains(&more), "{more}");
         // A provider that counts twice as much as was estimated will do so for what comes.
-        let dear = tokens(&counted(2_286, 4_000), body.as_bytes(), (0, 0), 8_000);
+        let dear = occupancy(&counted(2_286, 4_000), body.as_bytes(), 8_000);
         assert!((2_850..2_870).contains(&dear), "{dear}");
     }
 
@@ -134,8 +125,11 @@ mod tests {
     #[test]
     fn images_are_counted_as_images() {
         let body = format!("{{\"data\":\"{}\"}}", "A".repeat(1_000_000));
-        let tokens = tokens(&SessionState::default(), body.as_bytes(), (1, 1_000_000), 200_000);
+        let tokens = occupancy(&SessionState::default(), body.as_bytes(), 200_000);
         assert!((5_000..5_100).contains(&tokens), "{tokens}");
+        let grown = format!("{}{body}", "word ".repeat(1_000));
+        let tokens = occupancy(&counted(1_000, 5_000), grown.as_bytes(), 200_000);
+        assert!((6_000..6_100).contains(&tokens), "{tokens}");
     }
 
     #[test]

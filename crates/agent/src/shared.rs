@@ -81,7 +81,7 @@ impl SharedLog {
     pub(crate) fn measured_of(&self, state: &SessionState, model: &dyn Model) -> (Encoded, u64) {
         let request = request_with(state, &|image| self.pictures.find(image));
         let encoded = model.encode(&request);
-        let occupancy = occupancy(state, &request, &encoded.body, model.context_window());
+        let occupancy = occupancy(state, &encoded.body, model.context_window());
         (encoded, occupancy)
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::closing;
-use crate::compaction::{Compactor, Reason, Room};
+use crate::compaction::{Compactor, Reason};
 use crate::event::{Event, TurnFailure, TurnReport};
 use crate::occupancy::Thresholds;
 use crate::setup::Setup;
@@ -58,9 +58,7 @@ impl Turn<'_> {
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
         self.told.begin_turn();
-        if let Some(stop) = self.make_room().await? {
-            return Ok(stop);
-        }
+        self.make_room().await?;
         let mut continuations = 0;
         let mut prompt = prompt;
         for number in 1.. {
@@ -87,23 +85,19 @@ impl Turn<'_> {
         Ok((StopReason::MaxSteps, None))
     }
 
-    /// Begins in a window with room. Says how the turn ends if that could not be had.
-    async fn make_room(&self) -> Result<Option<(StopReason, Option<TurnFailure>)>, AppendError> {
+    /// Begins in a window with room. If none could be made, the first step sees what it can do: it logs the prompt first.
+    async fn make_room(&self) -> Result<(), AppendError> {
         let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
         let (is_full, has_steps) = self.log.read(|state| {
             let thresholds = Thresholds::of(state, self.setup.model.context_window());
             (occupancy > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
         });
-        if !is_full || !has_steps {
-            return Ok(None);
+        if is_full && has_steps {
+            let compactor =
+                Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: self.cancel };
+            compactor.run(Reason::TurnStart).await?;
         }
-        let compactor = Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: self.cancel };
-        Ok(match compactor.run(Reason::TurnStart).await? {
-            Room::Cancelled => Some((StopReason::Cancelled, None)),
-            // Whether there is room enough is seen when the step is to be taken.
-            Room::Made(_) | Room::Failed(TurnFailure::Window { .. }) => None,
-            Room::Failed(failure) => Some((StopReason::Error, Some(failure))),
-        })
+        Ok(())
     }
 
     /// Takes one step and says whether it was cancelled because the turn's time is up.

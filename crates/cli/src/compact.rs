@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use mainstay_agent::{Agent, CompactError, Setup};
 use tokio_util::sync::CancellationToken;
@@ -40,11 +40,12 @@ pub(crate) fn compact(
         .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut agent = resume(&session, setup)?;
-        match run(&mut agent, arguments).await {
+        let signal = Arc::new(AtomicU8::new(INTERRUPTED));
+        match run(&mut agent, arguments, signal.clone()).await {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(CompactError::Cancelled) => {
                 say("cancelled; the conversation is as it was");
-                Ok(ExitCode::from(INTERRUPTED))
+                Ok(ExitCode::from(signal.load(Ordering::Relaxed)))
             }
             Err(error) => {
                 let code = match &error {
@@ -57,12 +58,15 @@ pub(crate) fn compact(
     })
 }
 
-async fn run(agent: &mut Agent, arguments: &CompactArguments) -> Result<(), CompactError> {
+async fn run(
+    agent: &mut Agent,
+    arguments: &CompactArguments,
+    signal: Arc<AtomicU8>,
+) -> Result<(), CompactError> {
     if arguments.undo {
         return agent.undo_compaction().map(|_| ());
     }
     let cancel = CancellationToken::new();
-    let signal = Arc::new(AtomicU8::new(0));
     let listener = Signals::catch().map(|signals| tokio::spawn(signals.listen(cancel.clone(), signal)));
     let done = agent.compact(arguments.instructions.as_deref(), &cancel).await.map(|_| ());
     if let Ok(listener) = listener {

@@ -150,8 +150,12 @@ pub fn text_call_text(tool: &str, why: &str) -> String {
     ))
 }
 
-/// How the heading of every notification begins.
-pub(crate) const NOTIFICATION: &str = "\nNotification";
+/// How what the runtime says of the plan begins; a compaction says it anew.
+pub(crate) const PLAN_HEADS: [&str; 3] = [
+    "Refresh your current plan before continuing.",
+    "The conversation so far was summarised. These items of the session plan",
+    "The turn was to end, but items of the session plan are unfinished.",
+];
 
 /// A notification, with who sent it (see [`crate::entry::InboxMessage::source`]).
 pub fn notification_text(source: &str, text: &str) -> String {

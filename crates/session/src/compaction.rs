@@ -8,7 +8,7 @@ mod summary;
 
 use std::borrow::Cow;
 
-use crate::attention::NOTIFICATION;
+use crate::attention::PLAN_HEADS;
 use crate::conversation::{Item, Step};
 use crate::lookalike::runtime_block;
 use crate::message::{Content, ToolResult};
@@ -69,10 +69,26 @@ pub fn refused_call_text(name: &str) -> String {
     )
 }
 
+const SUMMARY_HEAD: &str = "The conversation so far was summarised to make room.";
+
+/// How what the runtime says of the world begins; a segment says it anew.
+const WORLD_HEADS: [&str; 4] = [
+    "The date is now ",
+    "Instruction files have changed.",
+    "These instruction files are gone",
+    "Background jobs that are",
+];
+
+/// Whether a text of the runtime begins with one of these.
+fn begins_with(text: &str, heads: &[&str]) -> bool {
+    let body = text.strip_prefix("<system-reminder>\n").unwrap_or(text);
+    heads.iter().any(|head| body.starts_with(head))
+}
+
 /// The summary as the next segment tells it. Its text cannot leave the block it stands in.
 pub fn summary_text(summary: &str) -> String {
     runtime_block(&format!(
-        "The conversation so far was summarised to make room. Go on from here; do not begin anew what is done.\n\n{}",
+        "{SUMMARY_HEAD} Go on from here; do not begin anew what is done.\n\n{}",
         summary.trim()
     ))
 }
@@ -132,6 +148,7 @@ pub fn plain_summary(state: &SessionState) -> String {
         .collect();
     let last = calls.len().saturating_sub(12);
     let mut parts = vec!["No model summarised it. What the log says:".to_owned()];
+    parts.extend(earlier_summary(state).map(|text| cut(text, 6_000).into_owned()));
     let mut list = |heading: &str, lines: &[String]| {
         if !lines.is_empty() {
             parts.push(format!("{heading}\n{}", lines.join("\n")));
@@ -147,6 +164,17 @@ pub fn plain_summary(state: &SessionState) -> String {
         parts.push(format!("The last answer: {}", cut(&one_line(&words), 600)));
     }
     parts.join("\n\n")
+}
+
+/// What an earlier compaction left of the conversation.
+fn earlier_summary(state: &SessionState) -> Option<&str> {
+    state.history.iter().rev().find_map(|item| match item {
+        Item::Notice { text } if begins_with(text, &[SUMMARY_HEAD]) => {
+            let body = text.split_once("\n\n")?.1;
+            Some(body.strip_suffix("</system-reminder>").unwrap_or(body).trim())
+        }
+        Item::Notice { .. } | Item::Prompt { .. } | Item::Step(_) | Item::Orphan(_) => None,
+    })
 }
 
 fn call_line(name: &str, arguments: &str, result: Option<&ToolResult>) -> String {
@@ -174,7 +202,7 @@ pub struct Kept {
 /// Keeps the end of a conversation: a tail of at most `tail` bytes that begins at a border of steps, and what the user said
 /// before it, the newest first, up to `prompts` bytes.
 ///
-/// What the runtime said of the plan, of files and of the date is left out: the next segment says it anew. Reasoning and
+/// What the runtime said of the plan, of instructions and of the date is left out: the next segment says it anew. Reasoning and
 /// blocks that are bound to the conversation they were made in are left out if `is_bound`.
 pub fn keep(history: &[Item], tail: usize, prompts: usize, is_bound: bool) -> Kept {
     let mut size = 0;
@@ -207,7 +235,10 @@ pub fn keep(history: &[Item], tail: usize, prompts: usize, is_bound: bool) -> Ke
 
 fn in_tail(item: &Item, is_bound: bool) -> Option<Item> {
     match item {
-        Item::Notice { text } => text.contains(NOTIFICATION).then(|| item.clone()),
+        Item::Notice { text } => {
+            let is_said_anew = begins_with(text, &PLAN_HEADS) || begins_with(text, &WORLD_HEADS);
+            (!is_said_anew).then(|| item.clone())
+        }
         Item::Step(step) if is_bound => {
             let is_free = |block: &&Content| matches!(block, Content::Text { .. } | Content::Call(_));
             let content: Vec<Content> = step.content.iter().filter(is_free).cloned().collect();
@@ -243,8 +274,18 @@ fn result_bytes(result: &ToolResult) -> usize {
     result.summary.len() + result.content.as_ref().map_or(0, String::len)
 }
 
-/// Shortens the results of all steps but the last `spared` ones to `max` bytes each, the end cut off and said so. Says
-/// whether anything became shorter.
+/// Shortens the results of a step to `max` bytes each, the end cut off and said so. Its images stay.
+pub fn shorten_step(item: &mut Item, max: usize) {
+    let Item::Step(step) = item else { return };
+    for result in step.results.iter_mut().flatten() {
+        let images = std::mem::take(&mut result.images);
+        shrink_result(result, max);
+        result.images = images;
+    }
+}
+
+/// Shortens the results of all steps but the last `spared` ones to `max` bytes each, the end cut off and said so, and
+/// leaves their images out. Says whether anything became shorter.
 pub fn shrink(history: &mut [Item], spared: usize, max: usize) -> bool {
     let steps = history.iter().filter(|item| item.as_step().is_some()).count();
     let mut is_shorter = false;

@@ -316,6 +316,7 @@ impl Log {
         // Undoing a compaction reads the old segment, so all of that is on the disk before it stops being current.
         self.sync()?;
         let segment = self.segment + 1;
+        let checkpoint = self.state.with_what_runs_beside(opening.checkpoint);
         let bodies = [
             Body::Session(SessionHeader {
                 segment,
@@ -325,7 +326,7 @@ impl Log {
             }),
             Body::World(opening.world),
             Body::Model(opening.model),
-            Body::Checkpoint(Box::new(opening.checkpoint)),
+            Body::Checkpoint(Box::new(checkpoint)),
         ];
         let entries = numbered(self.next_seq, bodies.into_iter().chain(rest), now);
         self.file = write_segment(&self.dir, segment, &entries, self.durability)

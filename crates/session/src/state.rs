@@ -255,6 +255,8 @@ impl SessionState {
                 self.first_window.get_or_insert(model.context_window);
                 if self.model.as_ref().is_some_and(|before| before.model != model.model) {
                     self.learned_window = None;
+                    // Another tokeniser, another layout.
+                    self.counted = None;
                 }
                 self.model = Some(model.clone());
                 self.mark_beginning(entry.seq);
@@ -440,8 +442,10 @@ impl SessionState {
         let bytes = answer.request.as_ref().map_or(0, |mark| mark.bytes);
         self.counted = (input_tokens > 0 && bytes > 0).then_some(Counted { input_tokens, bytes });
         let now = if input_tokens > 0 { Some(input_tokens) } else { self.compacted_to };
+        // Either there is less than before, or there is what was to be expected.
+        let expected = self.compacted_to.map_or(0, |to| to + to / 4);
         if let (Some(from), Some(now)) = (self.compacted_from, now)
-            && now < from - from / 8
+            && (now < from - from / 8 || now <= expected)
         {
             self.failed_compactions = 0;
             self.compacted_from = None;

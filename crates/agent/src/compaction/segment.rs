@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use mainstay_session::attention::carried_text;
 use mainstay_session::compaction::{
-    CarriedFile, DEFAULT_REFERENCES, FileRange, Summary, carried_files_text, jobs_text, keep, shrink,
+    CarriedFile, DEFAULT_REFERENCES, FileRange, Summary, carried_files_text, jobs_text, keep, shorten_step,
 };
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Entry, Lane, World};
@@ -77,7 +77,7 @@ pub(super) async fn from_summary(
     let mut history = state.history.clone();
     if let Some(last) = history.iter_mut().rev().find(|item| item.as_step().is_some()) {
         let calls = last.as_step().map_or(1, |step| step.results.len()).max(1);
-        shrink(std::slice::from_mut(last), 0, shares.tail / (2 * calls));
+        shorten_step(last, shares.tail / (2 * calls));
     }
     // Signed thinking is refused behind another beginning than the one it was made behind.
     let is_bound = compactor.setup.model.api() == "anthropic";
@@ -163,7 +163,7 @@ async fn carried_files(
     let mut known = BTreeSet::new();
     for wanted in summary.read_first.iter().take(SHOWN_FILES) {
         let path = resolved(compactor, &wanted.path);
-        if Stamp::of(&path).is_none() || !known.insert(path) {
+        if Stamp::of(&path).is_none() || known.contains(&path) {
             continue;
         }
         let Some(output) = read(compactor, wanted, left).await else { continue };
@@ -172,6 +172,7 @@ async fn carried_files(
             continue;
         }
         left -= text.len();
+        known.insert(path);
         files.told.push(CarriedFile { path: range_shown(wanted), remark: None, text: Some(text) });
         files.seen.extend(output.referenced_files);
     }

@@ -16,6 +16,7 @@ use mainstay_session::state::SessionState;
 use super::Compactor;
 use super::segment::{reader, text_tokens};
 use crate::ask::{Ask, Asked};
+use crate::caps::Caps;
 use crate::consent::may_run_unasked;
 use crate::dispatch::call_context;
 use crate::event::TurnFailure;
@@ -26,6 +27,9 @@ const ROUNDS: u64 = 4;
 
 /// How many calls that it may not make end a worker.
 const REFUSALS: u32 = 2;
+
+/// The most bytes that a worker reads at once.
+const MOST_READ: usize = 16 << 10;
 
 /// To how many bytes a result is shortened where the conversation does not fit.
 const FOLDED: usize = 300;
@@ -178,7 +182,8 @@ impl Worker<'_> {
             Err(fault) => return refused(format!("`read` was not run: {fault}")),
         };
         let Compactor { setup, log, jobs, cancel } = self.compactor;
-        let mut context = call_context(setup, log, jobs, cancel, call_ref, 16 << 10);
+        let max = Caps::of(&self.state).result.min(MOST_READ);
+        let mut context = call_context(setup, log, jobs, cancel, call_ref, max);
         context.takes_images = false;
         if !may_run_unasked(setup, log, tool, &arguments, &context) {
             return result(call_ref, Outcome::Denied, "Permission denied by a rule.".to_owned(), None);

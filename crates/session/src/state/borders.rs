@@ -118,19 +118,28 @@ impl SessionState {
         self.idleness = border.idleness;
     }
 
-    /// The checkpoint by which a later segment of the same session, which stands at `now`, goes back to this state.
-    pub(crate) fn to_restore(&self, now: &SessionState) -> Checkpoint {
-        let then = self.checkpoint(self.history.clone());
-        let current = now.checkpoint(Vec::new());
+    /// A checkpoint with what goes on beside the conversation as it is in this state: it was perhaps made from an earlier
+    /// one, and what was accepted since must not be lost.
+    pub(crate) fn with_what_runs_beside(&self, checkpoint: Checkpoint) -> Checkpoint {
+        let current = self.checkpoint(Vec::new());
         Checkpoint {
             inbox: current.inbox,
             inbox_ids: current.inbox_ids,
             running: current.running,
             jobs: current.jobs,
             last_job: current.last_job,
-            learned_window: current.learned_window,
             grants: current.grants,
             totals: current.totals,
+            ..checkpoint
+        }
+    }
+
+    /// The checkpoint by which a later segment of the same session, which stands at `now`, goes back to this state.
+    pub(crate) fn to_restore(&self, now: &SessionState) -> Checkpoint {
+        let then = now.with_what_runs_beside(self.checkpoint(self.history.clone()));
+        let current = now.checkpoint(Vec::new());
+        Checkpoint {
+            learned_window: current.learned_window,
             first_window: current.first_window,
             restored: Some(Restored {
                 plan: self.plan.clone(),
