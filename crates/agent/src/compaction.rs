@@ -92,7 +92,7 @@ pub enum CompactError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is nothing to take back.
-    #[error("the last segment of the session does not begin with a compaction")]
+    #[error("there is no compaction to take back")]
     NoCompaction,
 }
 
@@ -310,7 +310,7 @@ fn learned_window(message: &str, estimated: u64, accepted: u64) -> u64 {
             let is_limit = NAMES.iter().any(|name| before.contains(name) || behind.contains(name));
             Some((digits.parse().ok()?, is_limit))
         })
-        .filter(|(number, _)| (1_024..100_000_000).contains(number))
+        .filter(|(number, _)| (1_024..20_000_000).contains(number))
         .collect();
     let largest = numbers.iter().map(|(number, _)| *number).max().unwrap_or(0);
     let is_smaller = |number: &u64| *number < largest || numbers.len() == 1;

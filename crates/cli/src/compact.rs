@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mainstay_agent::{Agent, CompactError, Setup};
+use mainstay_agent::{Agent, CompactError, Event, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::CompactArguments;
@@ -33,7 +33,7 @@ pub(crate) fn compact(
     let directory = arguments.cwd.as_deref().or(home.as_ref().map(|path| path.as_path()));
     let overrides = Overrides { model: arguments.model.clone(), ..Overrides::default() };
     let settings = Settings::resolve(surroundings, directory, overrides)?;
-    let setup = Setup { on_event: Arc::new(text::show), ..setup(&settings, None)? };
+    let setup = Setup { on_event: Arc::new(show), ..setup(&settings, None)? };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -48,14 +48,28 @@ pub(crate) fn compact(
                 Ok(ExitCode::from(signal.load(Ordering::Relaxed)))
             }
             Err(error) => {
+                let hint = match &error {
+                    CompactError::NoCompaction => Some("only the last compaction can be taken back; `mainstay rewind` goes back further"),
+                    CompactError::Failed(_) if arguments.undo => Some("`mainstay rewind` goes back to an earlier turn; a model with a larger window fits more"),
+                    _ => None,
+                };
                 let code = match &error {
                     CompactError::Failed(failure) => failure_code(failure),
                     _ => 1,
                 };
-                Err(CliError::new(code, format!("session {}: {error}", short_id(&session.id))))
+                let error = CliError::new(code, format!("session {}: {error}", short_id(&session.id)));
+                Err(hint.into_iter().fold(error, CliError::hint))
             }
         }
     })
+}
+
+/// The outcome is what was asked for, so it is said wherever stderr goes.
+fn show(event: &Event) {
+    match event {
+        Event::Compacted(done) => say(&text::compacted_line(done)),
+        other => text::show(other),
+    }
 }
 
 async fn run(

@@ -87,7 +87,8 @@ fn progress(event: &Event) {
     }
 }
 
-fn compacted_line(done: &Compaction) -> String {
+/// What a compaction brought, in one line.
+pub(crate) fn compacted_line(done: &Compaction) -> String {
     let Some(after) = done.after else {
         return format!("no room was made: {}", inert(done.failure.as_deref().unwrap_or_default()));
     };
@@ -104,7 +105,11 @@ fn compacted_line(done: &Compaction) -> String {
         }
         _ => String::new(),
     };
-    format!("compacted: about {} tokens became {after}; {how}{reused}", done.before)
+    let why = match &done.failure {
+        Some(tried) => format!(" (not otherwise: {})", inert(tried)),
+        None => String::new(),
+    };
+    format!("compacted: about {} tokens became {after}; {how}{reused}{why}", done.before)
 }
 
 fn call_line(call: &ToolCall) -> String {

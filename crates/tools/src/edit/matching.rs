@@ -101,9 +101,11 @@ impl Replacement {
     fn replaced(&self, text: &[u8], hits: &[Range<usize>], note: Option<String>) -> Applied {
         let mut bytes = Vec::with_capacity(text.len());
         let mut copied = 0;
+        // Looked for once: an edit may have as many places as the file has lines.
+        let has = (text.contains(&b'\r'), text.contains(&b'\n'));
         for hit in hits {
             bytes.extend_from_slice(&text[copied..hit.start]);
-            bytes.extend_from_slice(&self.new_for(text, hit));
+            bytes.extend_from_slice(&self.new_for(text, hit, has));
             copied = hit.end;
         }
         bytes.extend_from_slice(&text[copied..]);
@@ -111,9 +113,9 @@ impl Replacement {
     }
 
     /// The new text with the line endings of the place it goes to. Endings that the edit itself spells out stay.
-    fn new_for(&self, text: &[u8], hit: &Range<usize>) -> Vec<u8> {
+    fn new_for(&self, text: &[u8], hit: &Range<usize>, has: (bool, bool)) -> Vec<u8> {
         let plain = !self.new.contains('\r') && !self.old.contains('\r');
-        with_ending(&self.new, if plain { ending_at(text, hit) } else { "\n" })
+        with_ending(&self.new, if plain { ending_at(text, hit, has) } else { "\n" })
     }
 
     fn apply_tolerantly(&self, text: &[u8], old: &str, encoding: Encoding) -> Result<Applied, ToolError> {
@@ -258,11 +260,11 @@ fn find_lines_endings_aside(text: &[u8], old: &str) -> Vec<Range<usize>> {
 }
 
 /// The line ending of a place: the first one in it, else of its own line, else of the line before.
-fn ending_at(text: &[u8], hit: &Range<usize>) -> &'static str {
-    if !text.contains(&b'\r') {
+fn ending_at(text: &[u8], hit: &Range<usize>, (has_cr, has_lf): (bool, bool)) -> &'static str {
+    if !has_cr {
         return "\n";
     }
-    if !text.contains(&b'\n') {
+    if !has_lf {
         return "\r";
     }
     let newline = |from: usize| text[from..].iter().position(|b| *b == b'\n').map(|at| from + at);
