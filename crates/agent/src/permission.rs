@@ -1,6 +1,6 @@
 //! Which calls may run without anyone being asked, and how somebody is asked about the others.
 //!
-//! A call is judged by what it does, not by what it says: commands after they were taken apart ([`shell`]), files by
+//! A call is judged by what it does, not by what it says: commands after they were taken apart (`shell.rs`), files by
 //! where their paths lead. What cannot be told is asked about. Where nobody can be asked it is denied, with a reason
 //! that the model reads and the rules that would allow it, for the user.
 //!

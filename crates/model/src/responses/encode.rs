@@ -6,7 +6,7 @@
 //!
 //! The system text stands in `instructions`; every later text of the runtime is told in the user's role. OpenAI takes a
 //! developer's message at any place, but most imitators turn the input into a chat whose template takes none there. How
-//! an answer goes back is the matter of [`answer`].
+//! an answer goes back is the matter of `encode/answer.rs`.
 
 mod answer;
 
