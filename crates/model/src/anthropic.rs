@@ -6,13 +6,12 @@
 pub mod decode;
 pub mod encode;
 
-use futures_util::future::BoxFuture;
 use mainstay_session::request::Request;
-use tokio_util::sync::CancellationToken;
 
-use crate::http::{Auth, Endpoint};
-use crate::model::{Attempt, Delta, Encoded, Model};
-use crate::settings::{ModelSettings, SettingsError, TextCallRule};
+use crate::http::Route;
+use crate::model::Encoded;
+use crate::served::{Served, WireFormat};
+use crate::settings::ModelSettings;
 
 /// The name of this wire format in the configuration.
 pub const API: &str = "anthropic";
@@ -20,64 +19,31 @@ pub const API: &str = "anthropic";
 /// The version of the wire format (<https://platform.claude.com/docs/en/api/versioning>).
 const VERSION: &str = "2023-06-01";
 
+/// The wire format.
+pub struct Anthropic;
+
 /// A model behind a server that speaks Anthropic Messages.
-pub struct AnthropicModel {
-    name: String,
-    settings: ModelSettings,
-    endpoint: Endpoint,
-}
+pub type AnthropicModel = Served<Anthropic>;
 
-impl AnthropicModel {
-    /// Makes the model. Connects to nothing yet.
-    ///
-    /// The key goes into the header `x-api-key`; a header of the settings may say another `anthropic-version`. Fails where
-    /// the address, a header or the key cannot be used.
-    pub fn new(settings: ModelSettings) -> Result<Self, SettingsError> {
-        let endpoint = Endpoint::new(&settings, "messages", Auth::Header("x-api-key"))?
-            .with_header("anthropic-version", VERSION);
-        Ok(AnthropicModel { name: format!("{}/{}", settings.provider, settings.name), settings, endpoint })
-    }
-}
+impl WireFormat for Anthropic {
+    const API: &'static str = API;
 
-impl Model for AnthropicModel {
-    fn name(&self) -> &str {
-        &self.name
+    type Decoder = decode::AnthropicDecoder;
+
+    fn route(_settings: &ModelSettings) -> Route {
+        Route {
+            path: "messages".to_owned(),
+            key_header: Some("x-api-key"),
+            header: Some(("anthropic-version", VERSION)),
+            query: None,
+        }
     }
 
-    fn api(&self) -> &str {
-        API
+    fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+        encode::encode(model, settings, request)
     }
 
-    fn context_window(&self) -> u64 {
-        self.settings.context_window
-    }
-
-    fn takes_images(&self) -> bool {
-        self.settings.images
-    }
-
-    fn text_calls(&self) -> TextCallRule {
-        self.settings.text_call_rule()
-    }
-
-    fn effort(&self) -> Option<&str> {
-        self.settings.effort.as_deref()
-    }
-
-    fn encode(&self, request: &Request<'_>) -> Encoded {
-        encode::encode(&self.name, &self.settings, request)
-    }
-
-    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
-        encode::units(&self.name, &self.settings, request)
-    }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Encoded,
-        on_delta: &'a mut (dyn FnMut(Delta<'_>) + Send),
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Attempt> {
-        Box::pin(self.endpoint.ask(&request.body, decode::AnthropicDecoder::default(), on_delta, cancel))
+    fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(model, settings, request)
     }
 }

@@ -6,76 +6,43 @@
 pub mod decode;
 pub mod encode;
 
-use futures_util::future::BoxFuture;
 use mainstay_session::request::Request;
-use tokio_util::sync::CancellationToken;
 
-use crate::http::{Auth, Endpoint};
-use crate::model::{Attempt, Delta, Encoded, Model};
-use crate::settings::{ModelSettings, SettingsError, TextCallRule};
+use crate::http::Route;
+use crate::model::Encoded;
+use crate::served::{Served, WireFormat};
+use crate::settings::ModelSettings;
 
 /// The name of this wire format in the configuration.
 pub const API: &str = "gemini";
 
+/// The wire format.
+pub struct Gemini;
+
 /// A model behind a server that speaks Gemini's API.
-pub struct GeminiModel {
-    name: String,
-    settings: ModelSettings,
-    endpoint: Endpoint,
-}
+pub type GeminiModel = Served<Gemini>;
 
-impl GeminiModel {
-    /// Makes the model. Connects to nothing yet. A name with a slash (`tunedModels/NAME`) stands for itself; any other is
-    /// one of `models/`.
-    ///
-    /// Fails where the address, a header or the key cannot be used.
-    pub fn new(settings: ModelSettings) -> Result<Self, SettingsError> {
+impl WireFormat for Gemini {
+    const API: &'static str = API;
+
+    type Decoder = decode::GeminiDecoder;
+
+    fn route(settings: &ModelSettings) -> Route {
+        // A name with a slash (`tunedModels/NAME`) stands for itself.
         let folder = if settings.name.contains('/') { "" } else { "models/" };
-        let path = format!("{folder}{}:streamGenerateContent", settings.name);
-        let endpoint = Endpoint::new(&settings, &path, Auth::Header("x-goog-api-key"))?.with_query("alt=sse");
-        Ok(GeminiModel { name: format!("{}/{}", settings.provider, settings.name), settings, endpoint })
-    }
-}
-
-impl Model for GeminiModel {
-    fn name(&self) -> &str {
-        &self.name
+        Route {
+            path: format!("{folder}{}:streamGenerateContent", settings.name),
+            query: Some("alt=sse"),
+            key_header: Some("x-goog-api-key"),
+            header: None,
+        }
     }
 
-    fn api(&self) -> &str {
-        API
+    fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+        encode::encode(model, settings, request)
     }
 
-    fn context_window(&self) -> u64 {
-        self.settings.context_window
-    }
-
-    fn takes_images(&self) -> bool {
-        self.settings.images
-    }
-
-    fn text_calls(&self) -> TextCallRule {
-        self.settings.text_call_rule()
-    }
-
-    fn effort(&self) -> Option<&str> {
-        self.settings.effort.as_deref()
-    }
-
-    fn encode(&self, request: &Request<'_>) -> Encoded {
-        encode::encode(&self.name, &self.settings, request)
-    }
-
-    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
-        encode::units(&self.name, &self.settings, request)
-    }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Encoded,
-        on_delta: &'a mut (dyn FnMut(Delta<'_>) + Send),
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Attempt> {
-        Box::pin(self.endpoint.ask(&request.body, decode::GeminiDecoder::default(), on_delta, cancel))
+    fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(model, settings, request)
     }
 }

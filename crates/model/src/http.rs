@@ -39,13 +39,17 @@ const LEAST_SECRET: usize = 6;
 /// What stands in the place of a secret.
 const MASK: &str = "***";
 
-/// How a key is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Auth {
-    /// As a bearer token.
-    Bearer,
-    /// In a header of this name, in lower case.
-    Header(&'static str),
+/// How requests of a wire format get to a provider.
+#[derive(Clone, Debug, Default)]
+pub struct Route {
+    /// What is added to the path of the settings' address.
+    pub path: String,
+    /// The query of the address.
+    pub query: Option<&'static str>,
+    /// The header that takes the key, in lower case; a bearer token where there is none.
+    pub key_header: Option<&'static str>,
+    /// A header that every request has, unless the settings say another value.
+    pub header: Option<(&'static str, &'static str)>,
 }
 
 /// A token of text or code holds fewer bytes than this on average in any language.
@@ -69,15 +73,18 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Prepares the way to `path` below the settings' address.
-    pub(crate) fn new(settings: &ModelSettings, path: &str, auth: Auth) -> Result<Self, SettingsError> {
-        let url = endpoint_url(settings, path)?;
+    /// Prepares the way below the settings' address.
+    pub(crate) fn new(settings: &ModelSettings, route: &Route) -> Result<Self, SettingsError> {
+        let mut url = endpoint_url(settings, &route.path)?;
+        if let Some(query) = route.query {
+            url.set_query(Some(query));
+        }
         let is_loopback = is_loopback(&url);
         let first = if is_loopback { Duration::ZERO } else { FIRST_TOKEN_TIMEOUT };
         Ok(Endpoint {
             provider: settings.provider.clone(),
             shown_url: shown(&url),
-            headers: headers(settings, auth)?,
+            headers: headers(settings, route)?,
             has_key: settings.key.is_some(),
             secrets: settings
                 .key
@@ -93,18 +100,6 @@ impl Endpoint {
             client: OnceLock::new(),
             url,
         })
-    }
-
-    /// The same way with a query in the address.
-    pub(crate) fn with_query(mut self, query: &str) -> Self {
-        self.url.set_query(Some(query));
-        self
-    }
-
-    /// Sends a header along that every request of the wire format has, unless the settings say another value.
-    pub(crate) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.entry(name).or_insert(HeaderValue::from_static(value));
-        self
     }
 
     /// Sends a body and collects the answer. Never fails: see [`crate::model::Model::stream`].
@@ -421,13 +416,13 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-fn headers(settings: &ModelSettings, auth: Auth) -> Result<HeaderMap, SettingsError> {
+fn headers(settings: &ModelSettings, route: &Route) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(key) = &settings.key {
-        let (name, value) = match auth {
-            Auth::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
-            Auth::Header(name) => (HeaderName::from_static(name), key.reveal().to_owned()),
+        let (name, value) = match route.key_header {
+            None => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            Some(name) => (HeaderName::from_static(name), key.reveal().to_owned()),
         };
         let value =
             secret_value(&value).ok_or_else(|| SettingsError::Key { provider: settings.provider.clone() })?;
@@ -437,6 +432,9 @@ fn headers(settings: &ModelSettings, auth: Auth) -> Result<HeaderMap, SettingsEr
         let refused = || SettingsError::Header { provider: settings.provider.clone(), name: name.clone() };
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
         headers.insert(header, secret_value(value.reveal()).ok_or_else(refused)?);
+    }
+    if let Some((name, value)) = route.header {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     Ok(headers)
 }
@@ -479,7 +477,7 @@ mod tests {
         let key = "abcdefgh".repeat(2);
         settings.key = Some(Secret::new(&key));
         settings.headers = vec![("x-short".to_owned(), Secret::new("v1"))];
-        let endpoint = Endpoint::new(&settings, "x", Auth::Bearer).unwrap();
+        let endpoint = Endpoint::new(&settings, &Route::default()).unwrap();
         for (text, expected) in [
             (format!("bad {key}, {key}!"), "bad ***, ***!".to_owned()),
             ("at /v1/x".to_owned(), "at /v1/x".to_owned()),

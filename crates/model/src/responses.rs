@@ -8,73 +8,36 @@ mod items;
 pub mod decode;
 pub mod encode;
 
-use futures_util::future::BoxFuture;
 use mainstay_session::request::Request;
-use tokio_util::sync::CancellationToken;
 
-use crate::http::{Auth, Endpoint};
-use crate::model::{Attempt, Delta, Encoded, Model};
-use crate::settings::{ModelSettings, SettingsError, TextCallRule};
+use crate::http::Route;
+use crate::model::Encoded;
+use crate::served::{Served, WireFormat};
+use crate::settings::ModelSettings;
 
 /// The name of this wire format in the configuration.
 pub const API: &str = "openai-responses";
 
+/// The wire format.
+pub struct Responses;
+
 /// A model behind a server that speaks Responses.
-pub struct ResponsesModel {
-    name: String,
-    settings: ModelSettings,
-    endpoint: Endpoint,
-}
+pub type ResponsesModel = Served<Responses>;
 
-impl ResponsesModel {
-    /// Makes the model. Connects to nothing yet.
-    ///
-    /// Fails where the address, a header or the key cannot be used.
-    pub fn new(settings: ModelSettings) -> Result<Self, SettingsError> {
-        let endpoint = Endpoint::new(&settings, "responses", Auth::Bearer)?;
-        Ok(ResponsesModel { name: format!("{}/{}", settings.provider, settings.name), settings, endpoint })
-    }
-}
+impl WireFormat for Responses {
+    const API: &'static str = API;
 
-impl Model for ResponsesModel {
-    fn name(&self) -> &str {
-        &self.name
+    type Decoder = decode::ResponsesDecoder;
+
+    fn route(_settings: &ModelSettings) -> Route {
+        Route { path: "responses".to_owned(), ..Route::default() }
     }
 
-    fn api(&self) -> &str {
-        API
+    fn encode(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Encoded {
+        encode::encode(model, settings, request)
     }
 
-    fn context_window(&self) -> u64 {
-        self.settings.context_window
-    }
-
-    fn takes_images(&self) -> bool {
-        self.settings.images
-    }
-
-    fn text_calls(&self) -> TextCallRule {
-        self.settings.text_call_rule()
-    }
-
-    fn effort(&self) -> Option<&str> {
-        self.settings.effort.as_deref()
-    }
-
-    fn encode(&self, request: &Request<'_>) -> Encoded {
-        encode::encode(&self.name, &self.settings, request)
-    }
-
-    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
-        encode::units(&self.name, &self.settings, request)
-    }
-
-    fn stream<'a>(
-        &'a self,
-        request: &'a Encoded,
-        on_delta: &'a mut (dyn FnMut(Delta<'_>) + Send),
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Attempt> {
-        Box::pin(self.endpoint.ask(&request.body, decode::ResponsesDecoder::default(), on_delta, cancel))
+    fn units(model: &str, settings: &ModelSettings, request: &Request<'_>) -> Vec<Vec<u8>> {
+        encode::units(model, settings, request)
     }
 }
