@@ -136,6 +136,11 @@ impl Compactor<'_> {
         Ok(room)
     }
 
+    /// Whether the provider refuses signed thinking behind another beginning than the one it was made behind.
+    fn binds_thinking(&self) -> bool {
+        self.setup.model.api() == mainstay_model::anthropic::API
+    }
+
     fn emit(&self, event: Event) {
         (self.setup.on_event)(&event);
     }
@@ -217,7 +222,8 @@ impl Attempt<'_> {
 
     /// The conversation as it is, with old results shortened. Only if that brings it well below where it must be.
     fn shrunk(&mut self) -> Option<Found> {
-        let mut history = segment::without_runtime_texts(&self.state.history);
+        let mut history =
+            segment::without_runtime_texts(&self.state.history, self.compactor.binds_thinking());
         if !shrink(&mut history, SPARED, SHRUNK) {
             self.tried.push("shrink: there is nothing to shorten".to_owned());
             return None;

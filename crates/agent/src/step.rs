@@ -22,7 +22,7 @@ use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
 use crate::text_call;
-use crate::watch::Watch;
+use crate::watch::{Known, Watch};
 use crate::window;
 
 /// How a step ended.
@@ -141,8 +141,9 @@ impl StepContext<'_> {
     }
 
     fn files_that_changed(&self) -> Option<Notice> {
+        let known = self.log.read(Known::of);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        self.log.read(|state| watch.notice(state))
+        watch.notice(&known)
     }
 
     fn append_notice(&self, notice: Notice) -> Result<(), AppendError> {

@@ -58,7 +58,7 @@ impl Turn<'_> {
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
         self.told.begin_turn();
-        self.make_room().await?;
+        self.make_room(deadline).await?;
         let mut continuations = 0;
         let mut prompt = prompt;
         for number in 1.. {
@@ -86,16 +86,24 @@ impl Turn<'_> {
     }
 
     /// Begins in a window with room. If none could be made, the first step sees what it can do: it logs the prompt first.
-    async fn make_room(&self) -> Result<(), AppendError> {
+    async fn make_room(&self, deadline: Option<Instant>) -> Result<(), AppendError> {
         let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
         let (is_full, has_steps) = self.log.read(|state| {
             let thresholds = Thresholds::of(state, self.setup.model.context_window());
             (occupancy > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
         });
         if is_full && has_steps {
-            let compactor =
-                Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: self.cancel };
-            compactor.run(Reason::TurnStart).await?;
+            let cancel = self.cancel.child_token();
+            let compactor = Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: &cancel };
+            let compaction = compactor.run(Reason::TurnStart);
+            tokio::pin!(compaction);
+            tokio::select! {
+                room = &mut compaction => drop(room?),
+                () = time_is_up(deadline) => {
+                    cancel.cancel();
+                    drop(compaction.await?);
+                }
+            }
         }
         Ok(())
     }

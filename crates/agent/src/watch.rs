@@ -4,7 +4,7 @@
 //! Contents decide, not times: a file is read again only if its stamp is another, and a touched file is not told of. What
 //! a file held is remembered within bounds, for the diff; a resumed session tells of a change without one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use mainstay_session::entry::{FileMark, Notice, NoticeKind};
@@ -36,6 +36,19 @@ struct Looked {
     text: Option<Vec<u8>>,
 }
 
+/// What the model knows of files.
+pub(crate) struct Known {
+    seen: BTreeMap<FilePath, ContentHash>,
+    told: BTreeMap<FilePath, Option<ContentHash>>,
+}
+
+impl Known {
+    /// What it knows in a state. A copy, so that no file is read while the log is held.
+    pub(crate) fn of(state: &SessionState) -> Self {
+        Known { seen: state.seen.clone(), told: state.told_files.clone() }
+    }
+}
+
 /// A file that holds something else than the model knows.
 struct Changed {
     path: PathBuf,
@@ -45,9 +58,9 @@ struct Changed {
 
 impl Watch {
     /// The notice of all files that changed since the model read, wrote or was last told of them; none if none did.
-    pub(crate) fn notice(&mut self, state: &SessionState) -> Option<Notice> {
-        let known = state.seen.iter().map(|(path, seen)| {
-            let known = state.told_files.get(path).cloned().unwrap_or_else(|| Some(seen.clone()));
+    pub(crate) fn notice(&mut self, known: &Known) -> Option<Notice> {
+        let known = known.seen.iter().map(|(path, seen)| {
+            let known = known.told.get(path).cloned().unwrap_or_else(|| Some(seen.clone()));
             (path.as_path(), known)
         });
         let mut left = DIFFS;

@@ -111,8 +111,11 @@ pub fn carried_files_text(files: &[CarriedFile]) -> Option<String> {
         format!("{}{remark}", one_line(&file.path))
     };
     let shown = files.iter().filter_map(|file| Some((line(file), file.text.as_ref()?)));
+    // Each line of a file is marked, so that none can speak for the runtime within its block.
+    let quoted =
+        |text: &str| text.trim_end().lines().map(|line| format!("| {line}")).collect::<Vec<_>>().join("\n");
     let mut parts: Vec<String> =
-        shown.map(|(line, text)| format!("{line}, as it is now:\n{}", text.trim_end())).collect();
+        shown.map(|(line, text)| format!("{line}, as it is now:\n{}", quoted(text))).collect();
     let named: Vec<String> =
         files.iter().filter(|file| file.text.is_none()).map(|file| format!("- {}", line(file))).collect();
     if !named.is_empty() {
@@ -239,14 +242,19 @@ fn in_tail(item: &Item, is_bound: bool) -> Option<Item> {
             let is_said_anew = begins_with(text, &PLAN_HEADS) || begins_with(text, &WORLD_HEADS);
             (!is_said_anew).then(|| item.clone())
         }
-        Item::Step(step) if is_bound => {
-            let is_free = |block: &&Content| matches!(block, Content::Text { .. } | Content::Call(_));
-            let content: Vec<Content> = step.content.iter().filter(is_free).cloned().collect();
-            (!content.is_empty()).then(|| Item::Step(Step { content, ..step.clone() }))
-        }
+        Item::Step(_) if is_bound => unbound(item),
         Item::Prompt { .. } | Item::Step(_) => Some(item.clone()),
         Item::Orphan(_) => None,
     }
+}
+
+/// A step without reasoning and without blocks that are bound to the conversation they were made in; none if nothing is
+/// left of it. Any other item as it is.
+pub fn unbound(item: &Item) -> Option<Item> {
+    let Item::Step(step) = item else { return Some(item.clone()) };
+    let is_free = |block: &&Content| matches!(block, Content::Text { .. } | Content::Call(_));
+    let content: Vec<Content> = step.content.iter().filter(is_free).cloned().collect();
+    (!content.is_empty()).then(|| Item::Step(Step { content, ..step.clone() }))
 }
 
 /// About how many bytes an item takes in a request.

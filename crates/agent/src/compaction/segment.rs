@@ -79,9 +79,7 @@ pub(super) async fn from_summary(
         let calls = last.as_step().map_or(1, |step| step.results.len()).max(1);
         shorten_step(last, shares.tail / (2 * calls));
     }
-    // Signed thinking is refused behind another beginning than the one it was made behind.
-    let is_bound = compactor.setup.model.api() == "anthropic";
-    let kept = keep(&history, shares.tail, shares.prompts, is_bound);
+    let kept = keep(&history, shares.tail, shares.prompts, compactor.binds_thinking());
     let files = carried_files(compactor, state, summary, shares.files).await;
     let mut items = vec![summary_item(short(&summary.text, shares.summary))];
     items.extend(carried_files_text(&files.told).map(|text| Item::Notice { text }));
@@ -143,8 +141,8 @@ fn tokens(compactor: &Compactor<'_>, opening: &NextSegment) -> u64 {
 }
 
 /// A conversation without what the runtime said in it, but for notifications: the next segment says it anew.
-pub(super) fn without_runtime_texts(history: &[Item]) -> Vec<Item> {
-    keep(history, usize::MAX, 0, false).tail
+pub(super) fn without_runtime_texts(history: &[Item], is_bound: bool) -> Vec<Item> {
+    keep(history, usize::MAX, 0, is_bound).tail
 }
 
 /// The files that are handed on, and what the model sees of them.

@@ -1,6 +1,7 @@
 //! Takes a compaction back: a new segment begins with the conversation from before it, and what came since.
 
 use mainstay_session::attention::carried_text;
+use mainstay_session::compaction::unbound;
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Compaction};
 use mainstay_session::log::{ReadError, entries, read_segment};
@@ -25,7 +26,11 @@ impl Compactor<'_> {
         };
         let before = read_segment(&dir, segment - 1)?;
         let plan = if state.plan.carried { &before.plan.plan } else { &state.plan.plan };
-        let items: Vec<Item> = before.history.iter().chain(&state.history[head..]).cloned().collect();
+        let all = before.history.iter().chain(&state.history[head..]);
+        let items: Vec<Item> = match self.binds_thinking() {
+            true => all.filter_map(unbound).collect(),
+            false => all.cloned().collect(),
+        };
         let mut candidate = candidate(self, &state, items, &[]);
         candidate.opening.checkpoint.plan = Plan { items: plan.unfinished().cloned().collect() };
         let Thresholds { window, high, .. } = Thresholds::of(&state, self.setup.model.context_window());

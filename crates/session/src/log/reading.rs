@@ -50,6 +50,10 @@ pub enum DamageKind {
         /// The entry.
         seq: Seq,
     },
+    /// The segment holds no entry. It was whole when it came into being, with its opening.
+    Empty,
+    /// The segment is gone.
+    Gone,
     /// The last line has no end.
     TornTail {
         /// How many bytes it has.
@@ -75,6 +79,8 @@ impl fmt::Display for Damage {
             DamageKind::OutOfOrder { seq } => {
                 write!(f, "line {line} of {segment:04}.jsonl repeats entry {seq} and was skipped")
             }
+            DamageKind::Empty => write!(f, "{segment:04}.jsonl holds no entry; what it held is lost"),
+            DamageKind::Gone => write!(f, "{segment:04}.jsonl is gone"),
             DamageKind::TornTail { bytes, kept: Some(kept) } => write!(
                 f,
                 "the last line ({line}) of {segment:04}.jsonl was cut short; its {bytes} bytes are kept in {}",
@@ -206,7 +212,11 @@ fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
         let mut is_complete = false;
         let mut good_len = 0;
         for (place, segment) in numbers[start..].iter().enumerate() {
+            let before = fold.chain.last;
             good_len = fold.read(dir, *segment)?;
+            if fold.chain.last == before && (start, place) != (0, 0) {
+                fold.damage.push(Damage { segment: *segment, line: 1, kind: DamageKind::Empty });
+            }
             if place == 0 {
                 is_complete = fold.has_opening(start == 0);
             }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
-use super::reading::{Chain, Damage, ReadError, for_each_damage, for_each_line, read, segments};
+use super::reading::{Chain, Damage, DamageKind, ReadError, for_each_damage, for_each_line, read, segments};
 use super::{Durability, OpenError, Spill, replace_file, segment_path, waiting_messages, write_private};
 use crate::entry::{Body, Entry, FORMAT, Lane, Lost, PROJECTION, SessionHeader};
 use crate::history::History;
@@ -67,7 +67,11 @@ pub fn inspect(dir: &Path) -> Result<Inspection, ReadError> {
     let mut found = Inspection { waiting: waiting_messages(dir), ..Inspection::default() };
     let spill = Spill::of_session(dir, Durability::Relaxed);
     let (mut chain, mut named) = (Chain::default(), BTreeSet::new());
-    for number in segments(dir)? {
+    let numbers = segments(dir)?;
+    let last = numbers.last().copied().unwrap_or_default();
+    let gone = (1..last).filter(|number| !numbers.contains(number));
+    found.damage.extend(gone.map(|segment| Damage { segment, line: 1, kind: DamageKind::Gone }));
+    for number in numbers {
         for_each_damage(dir, number, &mut chain, |_, damage| found.damage.push(damage))?;
         let path = segment_path(dir, number);
         let mut entries = 0;
@@ -82,6 +86,9 @@ pub fn inspect(dir: &Path) -> Result<Inspection, ReadError> {
             }
         })
         .map_err(failed)?;
+        if entries == 0 {
+            found.damage.push(Damage { segment: number, line: 1, kind: DamageKind::Empty });
+        }
         let bytes = fs::metadata(&path).map_err(failed)?.len();
         found.segments.push(SegmentFound { number, entries, bytes });
     }
@@ -176,7 +183,11 @@ pub fn repair(dir: &Path, id: &SessionId, now: jiff::Timestamp) -> Result<Repair
         let next =
             numbers.get(place + 1).and_then(|next| super::reading::first_entry(dir, *next).ok().flatten());
         let mut anew = Anew { last, now, ..Anew::default() };
-        anew.segment(&before, header(dir, id, *number, last), next.as_ref());
+        // Looking for what a header was means reading all segments before, so only where there is none.
+        let first = super::reading::first_entry(dir, *number).ok().flatten();
+        let has_header = first.is_some_and(|first| matches!(first.body, Body::Session(_)));
+        let header = if has_header { None } else { header(dir, id, *number, last) };
+        anew.segment(&before, header, next.as_ref());
         last = anew.last;
         if anew.bytes != before {
             let kept = replace(&path, &before, &anew.bytes).map_err(failed)?;
@@ -267,6 +278,8 @@ impl Anew {
             Some(Entry { seq, body: Body::Session(_), .. }) => self.mark_lost(*seq),
             // What else is gone may have stood in the next segment; here only bad lines tell how many are.
             Some(next) => self.mark_lost(next.seq.min(self.last + bad + 1)),
+            // A segment was whole when it came into being: where nothing of it is left, its opening at least is lost.
+            None if self.bytes.is_empty() => self.mark_lost(self.last + bad.max(1) + 1),
             None => self.mark_lost(self.last + bad + 1),
         }
     }

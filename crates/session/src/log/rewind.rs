@@ -129,6 +129,10 @@ impl Log {
             return Err(RewindError::Damaged { damage });
         }
         let missing = || RewindError::NoSuchEntry { seq: rewind.to };
+        // The entry itself may be among what is lost.
+        if then.last_seq != rewind.to {
+            return Err(missing());
+        }
         if then.goes_on_from > 0 && !then.has_checkpoint {
             return Err(missing());
         }
