@@ -87,10 +87,7 @@ impl Agent {
     pub fn create(setup: Setup) -> Result<Agent, StartError> {
         setup.check()?;
         let now = (setup.clock)();
-        let random = *uuid::Uuid::new_v4().as_bytes();
-        let mut ten = [0; 10];
-        ten.copy_from_slice(&random[..10]);
-        let header = setup.header(SessionId::new(now, ten));
+        let header = setup.header(SessionId::random(now));
         let first = vec![Body::World(setup.world()), Body::Model(setup.choice())];
         let log = Log::create(&setup.data_home, header, first, setup.durability, now)?;
         Ok(Agent::new(setup, log))
@@ -148,6 +145,7 @@ impl Agent {
     pub fn rewind(&mut self, to: RewindTo) -> Result<Rewound, RewindError> {
         let rewound = self.log.lock().rewind(to, (self.setup.clock)())?;
         self.enter()?;
+        self.log.write_history(&self.setup);
         Ok(rewound)
     }
 
@@ -192,7 +190,7 @@ impl Agent {
         let compactor = Compactor { setup: &self.setup, log: &self.log, jobs: &self.jobs, cancel };
         match compactor.run(Reason::Asked { wish }).await? {
             Room::Made(compaction) => {
-                self.write_history();
+                self.log.write_history(&self.setup);
                 Ok(compaction)
             }
             Room::Cancelled => Err(CompactError::Cancelled),
@@ -216,7 +214,7 @@ impl Agent {
             cancel: &CancellationToken::new(),
         };
         let compaction = compactor.undo()?;
-        self.write_history();
+        self.log.write_history(&self.setup);
         Ok(compaction)
     }
 
@@ -258,14 +256,6 @@ impl Agent {
     /// What the agent works with.
     pub fn setup(&self) -> &Setup {
         &self.setup
-    }
-
-    /// Writes `history.json` anew. It is derived: what cannot be written now is written at the end of the next turn.
-    fn write_history(&self) {
-        let written = self.log.lock().write_history();
-        if let Err(error) = written {
-            (self.setup.on_event)(&Event::Warning(format!("history.json is not up to date: {error}")));
-        }
     }
 
     fn turn<'a>(&'a self, cancel: &'a CancellationToken) -> Turn<'a> {

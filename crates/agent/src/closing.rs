@@ -109,18 +109,5 @@ fn command_that_had_started(intent: &ToolIntent) -> String {
 }
 
 fn interrupted(open: &OpenCall, summary: String, content: String) -> ToolResult {
-    ToolResult {
-        answer: open.call_ref.answer,
-        call: open.call_ref.call,
-        call_id: String::new(),
-        outcome: Outcome::Interrupted,
-        summary,
-        content: Some(content),
-        images: Vec::new(),
-        referenced_files: Vec::new(),
-        changes: Vec::new(),
-        duration_ms: 0,
-        exit_code: None,
-        plan: None,
-    }
+    ToolResult::new(open.call_ref, Outcome::Interrupted, summary, Some(content))
 }

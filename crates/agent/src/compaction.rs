@@ -12,7 +12,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use mainstay_session::compaction::{plain_summary, shrink, summary_text};
+use mainstay_session::compaction::{Summary, plain_summary, shrink, summary_text, transplanted};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Compaction};
 use mainstay_session::log::{AppendError, ReadError};
@@ -126,7 +126,8 @@ impl Compactor<'_> {
             return Ok(Room::Failed(stuck(occupancy, estimate(&encoded.body), &thresholds)));
         }
         self.emit(Event::CompactionStarted { reason: reason.name(), before: occupancy });
-        let attempt = Attempt { compactor: self, state: &state, thresholds, tried: Vec::new() };
+        let most = matches!(reason, Reason::Asked { .. }).then(|| estimate(&encoded.body));
+        let attempt = Attempt { compactor: self, state: &state, thresholds, most, tried: Vec::new() };
         let room = attempt.climb(&reason, occupancy, window).await?;
         let view = self.log.read(|state| state.plan.clone());
         if view != state.plan {
@@ -151,6 +152,8 @@ struct Attempt<'a> {
     compactor: &'a Compactor<'a>,
     state: &'a SessionState,
     thresholds: Thresholds,
+    /// How many tokens must not be left, where there is such a limit.
+    most: Option<u64>,
     /// What was tried in vain, and why.
     tried: Vec<String>,
 }
@@ -196,7 +199,9 @@ impl Attempt<'_> {
             let failed = record("plain", None, None, &self.tried);
             log.append(Body::Compaction(failed.clone()))?;
             self.compactor.emit(Event::Compacted(failed));
-            return Ok(Room::Failed(self.irreducible()));
+            return Ok(Room::Failed(
+                self.most.map_or_else(|| self.irreducible(), |most| self.nothing_gained(most)),
+            ));
         };
         let done = record(method, Some(candidate.tokens), reused, &self.tried);
         log.next_segment(candidate.opening, vec![Body::Compaction(done.clone())])?;
@@ -208,7 +213,7 @@ impl Attempt<'_> {
     async fn summarised(
         &mut self,
         method: &'static str,
-        summary: &mainstay_session::compaction::Summary,
+        summary: &Summary,
         reused: Option<(u32, u32)>,
     ) -> Option<Found> {
         for shares in Shares::of(self.available()) {
@@ -222,14 +227,13 @@ impl Attempt<'_> {
 
     /// The conversation as it is, with old results shortened. Only if that brings it well below where it must be.
     fn shrunk(&mut self) -> Option<Found> {
-        let mut history =
-            segment::without_runtime_texts(&self.state.history, self.compactor.binds_thinking());
+        let mut history = transplanted(self.state.history.iter(), self.compactor.binds_thinking());
         if !shrink(&mut history, SPARED, SHRUNK) {
             self.tried.push("shrink: there is nothing to shorten".to_owned());
             return None;
         }
         let candidate = segment::candidate(self.compactor, self.state, history, &[]);
-        if candidate.tokens > self.thresholds.low {
+        if candidate.tokens > self.thresholds.low || !self.is_smaller(&candidate) {
             self.tried.push(format!("shrink: {} tokens would be left", candidate.tokens));
             return None;
         }
@@ -238,19 +242,22 @@ impl Attempt<'_> {
 
     async fn plain(&mut self) -> Option<Found> {
         let text = plain_summary(self.state);
-        let summary =
-            mainstay_session::compaction::Summary { text, read_first: Vec::new(), references: Vec::new() };
-        let found = self.summarised("plain", &summary, None).await?;
-        Some(Found { method: "plain", ..found })
+        let summary = Summary { text, read_first: Vec::new(), references: Vec::new() };
+        self.summarised("plain", &summary, None).await
     }
 
     /// The candidate, if the request that follows from it leaves room.
     fn checked(&mut self, method: &str, candidate: Candidate) -> Option<Candidate> {
-        if candidate.tokens <= self.thresholds.high {
+        if candidate.tokens <= self.thresholds.high && self.is_smaller(&candidate) {
             return Some(candidate);
         }
         self.tried.push(format!("{method}: {} tokens would be left", candidate.tokens));
         None
+    }
+
+    /// What is asked for in a window with room must bring something. In a full one it is seen by what the provider counts.
+    fn is_smaller(&self, candidate: &Candidate) -> bool {
+        self.most.is_none_or(|most| candidate.tokens < most)
     }
 
     /// How many tokens there are for a conversation, below the lower threshold.
@@ -261,6 +268,15 @@ impl Attempt<'_> {
     /// What stands before the conversation in every request.
     fn fixed(&self) -> u64 {
         segment::candidate(self.compactor, self.state, Vec::new(), &[]).tokens
+    }
+
+    fn nothing_gained(&self, now: u64) -> TurnFailure {
+        TurnFailure::Window {
+            message: format!(
+                "nothing would be gained: the conversation takes about {now} tokens ({})",
+                self.tried.join("; ")
+            ),
+        }
     }
 
     fn irreducible(&self) -> TurnFailure {

@@ -13,6 +13,7 @@ use mainstay_tools::{CallContext, Tool};
 use tokio::sync::Mutex;
 
 use crate::event::Event;
+use crate::interceptor::Verdict;
 use crate::permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Judge, Judgement, Question};
 use crate::setup::Setup;
 use crate::shared::SharedLog;
@@ -180,15 +181,25 @@ impl Asking<'_> {
     }
 }
 
+/// Why an interceptor denies a call, if one does.
+pub(crate) fn denied_by_interceptor(setup: &Setup, call: &ToolCall) -> Option<String> {
+    setup.interceptors.iter().find_map(|interceptor| match interceptor.pre_tool_call(call) {
+        Verdict::Deny { reason } => Some(reason),
+        Verdict::Allow => None,
+    })
+}
+
 /// Whether a call may run without anyone being asked, for reads that the runtime makes by itself.
 pub(crate) fn may_run_unasked(
     setup: &Setup,
     log: &SharedLog,
     tool: &dyn Tool,
+    call: &ToolCall,
     arguments: &str,
     context: &CallContext,
 ) -> bool {
-    judge(setup, log, tool, &subject(tool.kind(), arguments, context)) == Judgement::Allow
+    let about = subject(tool.kind(), arguments, context);
+    denied_by_interceptor(setup, call).is_none() && judge(setup, log, tool, &about) == Judgement::Allow
 }
 
 fn judge(setup: &Setup, log: &SharedLog, tool: &dyn Tool, about: &Subject) -> Judgement {

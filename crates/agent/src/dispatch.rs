@@ -23,10 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caps::Caps;
 use crate::closing;
-use crate::consent::{Asking, Consent};
+use crate::consent::{Asking, Consent, denied_by_interceptor};
 use crate::event::{Event, plan_changes};
 use crate::excerpt;
-use crate::interceptor::Verdict;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 
@@ -130,10 +129,8 @@ impl Dispatch<'_> {
         if tool.kind() == ToolKind::Plan && self.log.read(|state| state.idleness.refuses_plan_writes()) {
             return Err(wrong(idleness::REFUSAL.to_owned()));
         }
-        for interceptor in &self.setup.interceptors {
-            if let Verdict::Deny { reason } = interceptor.pre_tool_call(call) {
-                return Err(Refusal { outcome: Outcome::Denied, reason });
-            }
+        if let Some(reason) = denied_by_interceptor(self.setup, call) {
+            return Err(Refusal { outcome: Outcome::Denied, reason });
         }
         Ok((tool, restore_arguments(&arguments).into_owned()))
     }
@@ -192,18 +189,13 @@ impl Dispatch<'_> {
         let left = max.saturating_sub(summary.len());
         let content = ended.content.map(|text| fit(text, left)).transpose()?.map(|(text, _)| text);
         let result = ToolResult {
-            answer: call_ref.answer,
-            call: call_ref.call,
-            call_id: String::new(),
-            outcome: ended.outcome,
-            summary,
-            content,
             images: ended.output.images,
             referenced_files: ended.output.referenced_files,
             changes: ended.output.changes,
             duration_ms: ended.duration_ms,
             exit_code: ended.output.exit_code,
             plan: ended.output.plan,
+            ..ToolResult::new(call_ref, ended.outcome, summary, content)
         };
         self.log.append(Body::ToolResult(result.clone()))?;
         Ok(result)

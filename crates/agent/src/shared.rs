@@ -9,9 +9,10 @@ use mainstay_session::log::{AppendError, Log, NextSegment, Taken};
 use mainstay_session::request::request_with;
 use mainstay_session::state::SessionState;
 
+use crate::event::Event;
 use crate::occupancy::occupancy;
 use crate::pictures::SessionPictures;
-use crate::setup::Clock;
+use crate::setup::{Clock, Setup};
 
 /// A log that the loop, running calls and notifiers write to, one entry at a time.
 #[derive(Clone)]
@@ -64,6 +65,14 @@ impl SharedLog {
     pub(crate) fn append_in(&self, lane: Lane, body: Body) -> Result<Seq, AppendError> {
         let now = (self.clock)();
         self.lock().append_in(lane, body, now)
+    }
+
+    /// Writes `history.json` anew. It is derived: what cannot be written now is written at the end of the next turn.
+    pub(crate) fn write_history(&self, setup: &Setup) {
+        let written = self.lock().write_history();
+        if let Err(error) = written {
+            (setup.on_event)(&Event::Warning(format!("history.json is not up to date: {error}")));
+        }
     }
 
     /// Begins the next segment.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mainstay_session::attention::continuation_text;
-use mainstay_session::conversation::{Item, Step};
+use mainstay_session::conversation::Step;
 use mainstay_session::entry::{Body, InboxMessage, Notice, NoticeKind, StopReason, Totals};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
@@ -87,12 +87,13 @@ impl Turn<'_> {
 
     /// Begins in a window with room. If none could be made, the first step sees what it can do: it logs the prompt first.
     async fn make_room(&self, deadline: Option<Instant>) -> Result<(), AppendError> {
+        // Before its first step a session has nothing to summarise, and nothing is to be encoded twice at its start.
+        if !self.log.read(|state| state.history.iter().any(|item| item.as_step().is_some())) {
+            return Ok(());
+        }
         let (_, occupancy) = self.log.measured(self.setup.model.as_ref());
-        let (is_full, has_steps) = self.log.read(|state| {
-            let thresholds = Thresholds::of(state, self.setup.model.context_window());
-            (occupancy > thresholds.low, state.history.iter().any(|item| item.as_step().is_some()))
-        });
-        if is_full && has_steps {
+        let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
+        if occupancy > thresholds.low {
             let cancel = self.cancel.child_token();
             let compactor = Compactor { setup: self.setup, log: self.log, jobs: self.jobs, cancel: &cancel };
             let compaction = compactor.run(Reason::TurnStart);
@@ -178,11 +179,7 @@ impl Turn<'_> {
         let end = self.log.read(|state| state.turn_end(stop_reason, error));
         self.log.append(Body::TurnEnd(end))?;
         self.log.sync()?;
-        let written = self.log.lock().write_history();
-        if let Err(error) = written {
-            // The document is derived: what could not be written now is written at the end of the next turn.
-            (self.setup.on_event)(&Event::Warning(format!("history.json is not up to date: {error}")));
-        }
+        self.log.write_history(self.setup);
         Ok(())
     }
 
@@ -211,11 +208,7 @@ impl Turn<'_> {
 
 /// The text of the last answer behind an entry; empty if there is none, or it has none.
 fn last_text(state: &SessionState, behind: Seq) -> String {
-    let last = state.history.iter().rev().find_map(|item| match item {
-        Item::Step(step) => Some(step),
-        Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
-    });
-    last.filter(|step| step.answer > behind).map(Step::text).unwrap_or_default()
+    state.last_step().filter(|step| step.answer > behind).map(Step::text).unwrap_or_default()
 }
 
 async fn time_is_up(deadline: Option<Instant>) {

@@ -72,12 +72,17 @@ pub fn refused_call_text(name: &str) -> String {
 const SUMMARY_HEAD: &str = "The conversation so far was summarised to make room.";
 
 /// How what the runtime says of the world begins; a segment says it anew.
-const WORLD_HEADS: [&str; 4] = [
+const WORLD_HEADS: [&str; 5] = [
+    "The working directory is now ",
     "The date is now ",
     "Instruction files have changed.",
     "These instruction files are gone",
     "Background jobs that are",
 ];
+
+/// How what a compaction says of files begins.
+const SHOWN_HEAD: &str = "As it is now, line by line: ";
+const FILES_HEAD: &str = "Files in play; read them again where you need them:";
 
 /// Whether a text of the runtime begins with one of these.
 fn begins_with(text: &str, heads: &[&str]) -> bool {
@@ -115,11 +120,11 @@ pub fn carried_files_text(files: &[CarriedFile]) -> Option<String> {
     let quoted =
         |text: &str| text.trim_end().lines().map(|line| format!("| {line}")).collect::<Vec<_>>().join("\n");
     let mut parts: Vec<String> =
-        shown.map(|(line, text)| format!("{line}, as it is now:\n{}", quoted(text))).collect();
+        shown.map(|(line, text)| format!("{SHOWN_HEAD}{line}\n{}", quoted(text))).collect();
     let named: Vec<String> =
         files.iter().filter(|file| file.text.is_none()).map(|file| format!("- {}", line(file))).collect();
     if !named.is_empty() {
-        parts.push(format!("Files in play; read them again where you need them:\n{}", named.join("\n")));
+        parts.push(format!("{FILES_HEAD}\n{}", named.join("\n")));
     }
     (!parts.is_empty()).then(|| runtime_block(&parts.join("\n\n")))
 }
@@ -239,8 +244,9 @@ pub fn keep(history: &[Item], tail: usize, prompts: usize, is_bound: bool) -> Ke
 fn in_tail(item: &Item, is_bound: bool) -> Option<Item> {
     match item {
         Item::Notice { text } => {
-            let is_said_anew = begins_with(text, &PLAN_HEADS) || begins_with(text, &WORLD_HEADS);
-            (!is_said_anew).then(|| item.clone())
+            // The summary is of these as well.
+            let is_old = begins_with(text, &[SUMMARY_HEAD, FILES_HEAD, SHOWN_HEAD]);
+            (!is_old && !is_said_anew(text)).then(|| item.clone())
         }
         Item::Step(_) if is_bound => unbound(item),
         Item::Prompt { .. } | Item::Step(_) => Some(item.clone()),
@@ -248,9 +254,22 @@ fn in_tail(item: &Item, is_bound: bool) -> Option<Item> {
     }
 }
 
+/// Whether a text of the runtime is said anew in every segment.
+fn is_said_anew(text: &str) -> bool {
+    begins_with(text, &PLAN_HEADS) || begins_with(text, &WORLD_HEADS)
+}
+
+/// A whole conversation as it can stand in another segment: without what that says anew, and without reasoning and blocks
+/// that are bound to the conversation they were made in if `is_bound`.
+pub fn transplanted<'a>(history: impl Iterator<Item = &'a Item>, is_bound: bool) -> Vec<Item> {
+    let fits = |item: &&Item| !matches!(item, Item::Notice { text } if is_said_anew(text));
+    let free = |item: &Item| if is_bound { unbound(item) } else { Some(item.clone()) };
+    history.filter(fits).filter_map(free).collect()
+}
+
 /// A step without reasoning and without blocks that are bound to the conversation they were made in; none if nothing is
 /// left of it. Any other item as it is.
-pub fn unbound(item: &Item) -> Option<Item> {
+fn unbound(item: &Item) -> Option<Item> {
     let Item::Step(step) = item else { return Some(item.clone()) };
     let is_free = |block: &&Content| matches!(block, Content::Text { .. } | Content::Call(_));
     let content: Vec<Content> = step.content.iter().filter(is_free).cloned().collect();

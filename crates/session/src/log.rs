@@ -54,7 +54,7 @@ pub use import::{ImportError, import};
 pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
 pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
-pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read, read_segment};
+pub use reading::{Damage, DamageKind, Opening, ReadError, entries, read, read_segment, segment_entries};
 pub use repair::{Inspection, RepairError, Repaired, SegmentFound, inspect, repair};
 pub use rewind::{RewindError, RewindTo, Rewound};
 pub use search::{Found, search};

@@ -268,6 +268,24 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
+    /// A result that says this, and nothing else.
+    pub fn new(call: CallRef, outcome: Outcome, summary: String, content: Option<String>) -> Self {
+        ToolResult {
+            answer: call.answer,
+            call: call.call,
+            call_id: String::new(),
+            outcome,
+            summary,
+            content,
+            images: Vec::new(),
+            referenced_files: Vec::new(),
+            changes: Vec::new(),
+            duration_ms: 0,
+            exit_code: None,
+            plan: None,
+        }
+    }
+
     /// Which call this answers.
     pub fn call_ref(&self) -> CallRef {
         CallRef { answer: self.answer, call: self.call }

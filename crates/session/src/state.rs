@@ -166,11 +166,12 @@ impl SessionState {
 
     /// The text of the last answer of the conversation; empty if there is none, or it has none.
     pub fn last_text(&self) -> String {
-        let last = self.history.iter().rev().find_map(|item| match item {
-            Item::Step(step) => Some(step),
-            Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
-        });
-        last.map(Step::text).unwrap_or_default()
+        self.last_step().map(Step::text).unwrap_or_default()
+    }
+
+    /// The last answer of the conversation, with the results of its calls.
+    pub fn last_step(&self) -> Option<&Step> {
+        self.history.iter().rev().find_map(Item::as_step)
     }
 
     /// What the next segment begins with, given the conversation that it keeps.

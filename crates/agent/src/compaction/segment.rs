@@ -11,7 +11,7 @@ use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Entry, Lane, World};
 use mainstay_session::ids::{CallRef, SessionId};
 use mainstay_session::log::NextSegment;
-use mainstay_session::message::{FilePath, ReferencedFile};
+use mainstay_session::message::{FilePath, ReferencedFile, ToolCall};
 use mainstay_session::state::SessionState;
 use mainstay_tools::look::{Stamp, read_regular};
 use mainstay_tools::{Tool, ToolKind, ToolOutput};
@@ -83,20 +83,20 @@ pub(super) async fn from_summary(
     let files = carried_files(compactor, state, summary, shares.files).await;
     let mut items = vec![summary_item(short(&summary.text, shares.summary))];
     items.extend(carried_files_text(&files.told).map(|text| Item::Notice { text }));
-    items.extend(jobs_text(state).map(|text| Item::Notice { text }));
     items.extend(kept.prompts);
     items.extend(kept.tail);
     candidate(compactor, state, items, &files.seen)
 }
 
-/// A segment that begins with these items. `seen` are the files that they show as they are now.
+/// A segment that begins with these items, and with what runs in the background. `seen` are the files that they show as they are now.
 pub(super) fn candidate(
     compactor: &Compactor<'_>,
     state: &SessionState,
-    items: Vec<Item>,
+    mut items: Vec<Item>,
     seen: &[ReferencedFile],
 ) -> Candidate {
     let setup = compactor.setup;
+    items.extend(jobs_text(state).map(|text| Item::Notice { text }));
     let now = (setup.surroundings)();
     let mut checkpoint = state.checkpoint(items);
     for file in seen {
@@ -138,11 +138,6 @@ fn tokens(compactor: &Compactor<'_>, opening: &NextSegment) -> u64 {
     }
     next.history.extend(carried_text(&opening.checkpoint.plan).map(|text| Item::Notice { text }));
     compactor.log.measured_of(&next, compactor.setup.model.as_ref()).1
-}
-
-/// A conversation without what the runtime said in it, but for notifications: the next segment says it anew.
-pub(super) fn without_runtime_texts(history: &[Item], is_bound: bool) -> Vec<Item> {
-    keep(history, usize::MAX, 0, is_bound).tail
 }
 
 /// The files that are handed on, and what the model sees of them.
@@ -216,15 +211,21 @@ async fn read(compactor: &Compactor<'_>, wanted: &FileRange, max: usize) -> Opti
         arguments["offset"] = json!(first);
         arguments["limit"] = json!(last - first + 1);
     }
-    let call = CallRef { answer: 0, call: 0 };
-    let mut context =
-        call_context(compactor.setup, compactor.log, compactor.jobs, compactor.cancel, call, max);
+    let Compactor { setup, log, jobs, cancel } = compactor;
+    let nobodys = CallRef { answer: 0, call: 0 };
+    let mut context = call_context(setup, log, jobs, cancel, nobodys, max);
     context.takes_images = false;
-    let arguments = arguments.to_string();
-    if !may_run_unasked(compactor.setup, compactor.log, tool, &arguments, &context) {
+    // What sees calls sees this one as well, though no model made it.
+    let call = ToolCall {
+        id: String::new(),
+        name: tool.spec().name,
+        arguments: arguments.to_string(),
+        opaque: None,
+    };
+    if !may_run_unasked(setup, log, tool, &call, &call.arguments, &context) {
         return None;
     }
-    tool.run(&arguments, &context).await.ok()
+    tool.run(&call.arguments, &context).await.ok()
 }
 
 /// The tool that reads files.

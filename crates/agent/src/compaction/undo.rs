@@ -1,10 +1,11 @@
 //! Takes a compaction back: a new segment begins with the conversation from before it, and what came since.
 
+use std::path::Path;
+
 use mainstay_session::attention::carried_text;
-use mainstay_session::compaction::unbound;
-use mainstay_session::conversation::Item;
-use mainstay_session::entry::{Body, Compaction};
-use mainstay_session::log::{ReadError, entries, read_segment};
+use mainstay_session::compaction::transplanted;
+use mainstay_session::entry::{Body, Compaction, Entry, Lane, Restored, Told, World};
+use mainstay_session::log::{ReadError, read_segment, segment_entries};
 use mainstay_session::plan::Plan;
 use mainstay_session::state::SessionState;
 
@@ -21,18 +22,24 @@ impl Compactor<'_> {
             let log = self.log.lock();
             (log.dir().to_owned(), log.segment())
         };
-        let Some(head) = head_of(&state, &dir)?.filter(|_| segment > 1) else {
+        let Some(head) = head_of(&state, &dir, segment)?.filter(|_| segment > 1) else {
             return Err(CompactError::NoCompaction);
         };
         let before = read_segment(&dir, segment - 1)?;
-        let plan = if state.plan.carried { &before.plan.plan } else { &state.plan.plan };
         let all = before.history.iter().chain(&state.history[head..]);
-        let items: Vec<Item> = match self.binds_thinking() {
-            true => all.filter_map(unbound).collect(),
-            false => all.cloned().collect(),
+        let mut candidate = candidate(self, &state, transplanted(all, self.binds_thinking()), &[]);
+        let (view, attention) = match state.plan.carried {
+            true => (before.plan, before.attention),
+            false => (state.plan.clone(), state.attention.clone()),
         };
-        let mut candidate = candidate(self, &state, items, &[]);
-        candidate.opening.checkpoint.plan = Plan { items: plan.unfinished().cloned().collect() };
+        candidate.opening.checkpoint.plan = Plan { items: view.plan.unfinished().cloned().collect() };
+        // Finished items are back as well, and when the model is reminded next.
+        candidate.opening.checkpoint.restored = Some(Restored {
+            plan: view,
+            plan_written_by: state.plan_written_by.or(before.plan_written_by),
+            attention,
+            told: told_by(&candidate.opening.world),
+        });
         let Thresholds { window, high, .. } = Thresholds::of(&state, self.setup.model.context_window());
         if candidate.tokens > high {
             let message = format!(
@@ -58,11 +65,19 @@ impl Compactor<'_> {
     }
 }
 
+/// What a world tells of itself.
+fn told_by(world: &World) -> Told {
+    let mut state = SessionState::default();
+    let body = Body::World(world.clone());
+    state.apply(&Entry { seq: 1, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
+    state.told
+}
+
 /// How many items of the conversation are the head that a compaction gave the segment; none if it was no compaction.
-fn head_of(state: &SessionState, dir: &std::path::Path) -> Result<Option<usize>, ReadError> {
+fn head_of(state: &SessionState, dir: &Path, segment: u32) -> Result<Option<usize>, ReadError> {
     let mut head = None;
     let mut is_compaction = false;
-    entries(dir, |_, entry| match entry.map(|entry| entry.body) {
+    segment_entries(dir, segment, |_, entry| match entry.map(|entry| entry.body) {
         Ok(Body::Checkpoint(checkpoint)) => {
             is_compaction = false;
             head = Some(checkpoint.history.len() + usize::from(carried_text(&checkpoint.plan).is_some()));

@@ -172,7 +172,7 @@ impl Worker<'_> {
     }
 
     async fn run_call(&mut self, call_ref: CallRef, call: &ToolCall, may_run: bool) -> ToolResult {
-        let refused = |summary: String| result(call_ref, Outcome::Error, summary, None);
+        let refused = |summary: String| ToolResult::new(call_ref, Outcome::Error, summary, None);
         let (Some(tool), "read", true) = (reader(self.compactor), call.name.as_str(), may_run) else {
             self.refused += 1;
             return refused(refused_call_text(&call.name));
@@ -185,12 +185,12 @@ impl Worker<'_> {
         let max = Caps::of(&self.state).result.min(MOST_READ);
         let mut context = call_context(setup, log, jobs, cancel, call_ref, max);
         context.takes_images = false;
-        if !may_run_unasked(setup, log, tool, &arguments, &context) {
-            return result(call_ref, Outcome::Denied, "Permission denied by a rule.".to_owned(), None);
+        if !may_run_unasked(setup, log, tool, call, &arguments, &context) {
+            return ToolResult::new(call_ref, Outcome::Denied, "Permission denied.".to_owned(), None);
         }
         match tool.run(&arguments, &context).await {
-            Ok(output) => result(call_ref, Outcome::Ok, output.summary, output.content),
-            Err(error) => result(call_ref, Outcome::Error, error.summary, error.content),
+            Ok(output) => ToolResult::new(call_ref, Outcome::Ok, output.summary, output.content),
+            Err(error) => ToolResult::new(call_ref, Outcome::Error, error.summary, error.content),
         }
     }
 
@@ -221,22 +221,5 @@ fn failed(failure: TurnFailure) -> Written {
             class: ErrorClass::BadRequest | ErrorClass::RefusedContent, message, ..
         } => Written::Unusable(message),
         failure => Written::Failed(failure),
-    }
-}
-
-fn result(call_ref: CallRef, outcome: Outcome, summary: String, content: Option<String>) -> ToolResult {
-    ToolResult {
-        answer: call_ref.answer,
-        call: call_ref.call,
-        call_id: String::new(),
-        outcome,
-        summary,
-        content,
-        images: Vec::new(),
-        referenced_files: Vec::new(),
-        changes: Vec::new(),
-        duration_ms: 0,
-        exit_code: None,
-        plan: None,
     }
 }

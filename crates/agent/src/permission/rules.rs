@@ -107,10 +107,19 @@ impl Rule {
             "bash" => None,
             _ => Some(path_glob(pattern, false).map_err(|error| fault(error.kind().to_string()))?),
         };
+        let is_of_paths = matches!(text.tool.as_str(), "read" | "write" | "edit" | "glob" | "grep");
+        if let Some(why) = never_fits(pattern).filter(|_| is_of_paths) {
+            return Err(fault(why));
+        }
         let about = About { command: Pattern::new(pattern), path };
         let rule = Rule { tool: Pattern::new(&text.tool), about, text };
         rule.check_examples()?;
         Ok(rule)
+    }
+
+    /// Whether it is about calls of a tool of this name.
+    pub fn names(&self, tool: &str) -> bool {
+        self.tool.surely_fits(&Text::of([&Word::of(tool)]))
     }
 
     /// What it says.
@@ -267,6 +276,16 @@ const PROTECTED: [&str; 6] = [
 static PROTECTED_ALWAYS: LazyLock<[Option<GlobMatcher>; 6]> =
     LazyLock::new(|| PROTECTED.map(|pattern| protection(pattern).ok()));
 
+/// What keeps a pattern from ever fitting a path, which is always the one seen from the workspace.
+fn never_fits(pattern: &str) -> Option<String> {
+    let leads_away = pattern.starts_with('/') || pattern.split('/').any(|part| part == "." || part == "..");
+    leads_away.then(|| {
+        "paths are judged as they are seen from the workspace: write `secrets/**` or `**/secrets/**`, without a leading \
+         `/` and without `.` and `..`"
+            .to_owned()
+    })
+}
+
 fn path_glob(pattern: &str, any_case: bool) -> Result<GlobMatcher, globset::Error> {
     let mut glob = GlobBuilder::new(pattern);
     glob.literal_separator(true).backslash_escape(true).case_insensitive(any_case);
@@ -275,8 +294,11 @@ fn path_glob(pattern: &str, any_case: bool) -> Result<GlobMatcher, globset::Erro
 
 /// Protected, whatever its case: some file systems take names in either case for one.
 fn protection(pattern: &str) -> Result<GlobMatcher, RuleError> {
-    path_glob(pattern, true)
-        .map_err(|error| RuleError::Pattern { pattern: pattern.to_owned(), why: error.kind().to_string() })
+    let fault = |why: String| RuleError::Pattern { pattern: pattern.to_owned(), why };
+    if let Some(why) = never_fits(pattern) {
+        return Err(fault(why));
+    }
+    path_glob(pattern, true).map_err(|error| fault(error.kind().to_string()))
 }
 
 /// Checks a pattern of protected paths.

@@ -5,6 +5,7 @@
 
 use mainstay_agent::permission::{Action, Rule, RuleText, check_path_pattern};
 
+use super::TOOLS;
 use super::document::{Placed, Table, Value};
 use crate::error::CliError;
 
@@ -44,7 +45,12 @@ fn rule(value: &Value<'_>) -> Result<Placed<Rule>, CliError> {
             other,
         })
     })?;
+    let tool = text.tool.clone();
     let rule = Rule::new(text).map_err(|error| value.complain(&format!("cannot be obeyed: {error}")))?;
+    if !TOOLS.iter().any(|name| rule.names(name)) {
+        let known = TOOLS.join(", ");
+        return Err(value.complain(&format!("has a rule for the tool `{tool}`; the tools are {known}")));
+    }
     Ok(Placed { value: rule, origin })
 }
 

@@ -149,11 +149,25 @@ pub fn read_segment(dir: &Path, segment: u32) -> Result<SessionState, ReadError>
 /// If there is no session, or a file cannot be read.
 pub fn entries(dir: &Path, mut visit: impl FnMut(&[u8], Result<Entry, LineFault>)) -> Result<(), ReadError> {
     for segment in segments(dir)? {
-        let path = segment_path(dir, segment);
-        for_each_line(&path, |line| visit(line, line::decode(line)))
-            .map_err(|source| ReadError::Io { path, source })?;
+        segment_entries(dir, segment, &mut visit)?;
     }
     Ok(())
+}
+
+/// Shows every line of one segment to `visit`, as [`entries`] does.
+///
+/// # Errors
+///
+/// If the file cannot be read.
+pub fn segment_entries(
+    dir: &Path,
+    segment: u32,
+    mut visit: impl FnMut(&[u8], Result<Entry, LineFault>),
+) -> Result<(), ReadError> {
+    let path = segment_path(dir, segment);
+    for_each_line(&path, |line| visit(line, line::decode(line)))
+        .map(|_| ())
+        .map_err(|source| ReadError::Io { path, source })
 }
 
 /// What a writer needs to go on.

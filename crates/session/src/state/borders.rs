@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Counted, SessionState};
+use super::SessionState;
 use crate::attention::Attention;
 use crate::entry::{Checkpoint, FailingCall, Restored, Rewind, Told};
 use crate::idleness::Idleness;
@@ -35,7 +35,6 @@ pub struct Border {
     failed_compactions: u32,
     compacted_from: Option<u64>,
     compacted_to: Option<u64>,
-    counted: Option<Counted>,
     steps: u64,
     title: String,
     last_words: String,
@@ -74,7 +73,6 @@ impl SessionState {
             failed_compactions: self.failed_compactions,
             compacted_from: self.compacted_from,
             compacted_to: self.compacted_to,
-            counted: self.counted,
             steps: self.steps,
             title: self.title.clone(),
             last_words: self.last_words.clone(),
@@ -108,7 +106,8 @@ impl SessionState {
         self.failed_compactions = border.failed_compactions;
         self.compacted_from = border.compacted_from;
         self.compacted_to = border.compacted_to;
-        self.counted = border.counted;
+        // Perhaps another model counted it; the next answer tells anew.
+        self.counted = None;
         self.turns = border.turn;
         self.turn_is_open = false;
         self.steps = border.steps;
