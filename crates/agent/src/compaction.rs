@@ -126,8 +126,14 @@ impl Compactor<'_> {
             return Ok(Room::Failed(stuck(occupancy, estimate(&encoded.body), &thresholds)));
         }
         self.emit(Event::CompactionStarted { reason: reason.name(), before: occupancy });
-        let most = matches!(reason, Reason::Asked { .. }).then(|| estimate(&encoded.body));
-        let attempt = Attempt { compactor: self, state: &state, thresholds, most, tried: Vec::new() };
+        let attempt = Attempt {
+            compactor: self,
+            state: &state,
+            thresholds,
+            live: estimate(&encoded.body),
+            must_gain: matches!(reason, Reason::Asked { .. }),
+            tried: Vec::new(),
+        };
         let room = attempt.climb(&reason, occupancy, window).await?;
         let view = self.log.read(|state| state.plan.clone());
         if view != state.plan {
@@ -152,8 +158,11 @@ struct Attempt<'a> {
     compactor: &'a Compactor<'a>,
     state: &'a SessionState,
     thresholds: Thresholds,
-    /// How many tokens must not be left, where there is such a limit.
-    most: Option<u64>,
+    /// About how many tokens the next request would have taken.
+    live: u64,
+    /// Whether less must be left than there is: what is asked for in a window with room must bring something. In a full
+    /// one it is seen by what the provider counts.
+    must_gain: bool,
     /// What was tried in vain, and why.
     tried: Vec<String>,
 }
@@ -199,9 +208,7 @@ impl Attempt<'_> {
             let failed = record("plain", None, None, &self.tried);
             log.append(Body::Compaction(failed.clone()))?;
             self.compactor.emit(Event::Compacted(failed));
-            return Ok(Room::Failed(
-                self.most.map_or_else(|| self.irreducible(), |most| self.nothing_gained(most)),
-            ));
+            return Ok(Room::Failed(if self.must_gain { self.nothing_gained() } else { self.irreducible() }));
         };
         let done = record(method, Some(candidate.tokens), reused, &self.tried);
         log.next_segment(candidate.opening, vec![Body::Compaction(done.clone())])?;
@@ -216,7 +223,7 @@ impl Attempt<'_> {
         summary: &Summary,
         reused: Option<(u32, u32)>,
     ) -> Option<Found> {
-        for shares in Shares::of(self.available()) {
+        for shares in Shares::of(self.available(), self.live) {
             let candidate = segment::from_summary(self.compactor, self.state, summary, &shares).await;
             if let Some(candidate) = self.checked(method, candidate) {
                 return Some(Found { candidate, method, reused });
@@ -255,9 +262,8 @@ impl Attempt<'_> {
         None
     }
 
-    /// What is asked for in a window with room must bring something. In a full one it is seen by what the provider counts.
     fn is_smaller(&self, candidate: &Candidate) -> bool {
-        self.most.is_none_or(|most| candidate.tokens < most)
+        !self.must_gain || candidate.tokens < self.live
     }
 
     /// How many tokens there are for a conversation, below the lower threshold.
@@ -270,10 +276,11 @@ impl Attempt<'_> {
         segment::candidate(self.compactor, self.state, Vec::new(), &[]).tokens
     }
 
-    fn nothing_gained(&self, now: u64) -> TurnFailure {
+    fn nothing_gained(&self) -> TurnFailure {
         TurnFailure::Window {
             message: format!(
-                "nothing would be gained: the conversation takes about {now} tokens ({})",
+                "nothing would be gained: the conversation takes about {} tokens ({})",
+                self.live,
                 self.tried.join("; ")
             ),
         }

@@ -189,17 +189,20 @@ pub(crate) fn denied_by_interceptor(setup: &Setup, call: &ToolCall) -> Option<St
     })
 }
 
-/// Whether a call may run without anyone being asked, for reads that the runtime makes by itself.
-pub(crate) fn may_run_unasked(
+/// Why a call may not run without anyone being asked, for reads that the runtime makes by itself; none if it may.
+pub(crate) fn refused_unasked(
     setup: &Setup,
     log: &SharedLog,
     tool: &dyn Tool,
     call: &ToolCall,
     arguments: &str,
     context: &CallContext,
-) -> bool {
+) -> Option<String> {
     let about = subject(tool.kind(), arguments, context);
-    denied_by_interceptor(setup, call).is_none() && judge(setup, log, tool, &about) == Judgement::Allow
+    denied_by_interceptor(setup, call).or_else(|| match judge(setup, log, tool, &about) {
+        Judgement::Allow => None,
+        Judgement::Ask(_) | Judgement::Deny { .. } => Some("Permission denied by a rule.".to_owned()),
+    })
 }
 
 fn judge(setup: &Setup, log: &SharedLog, tool: &dyn Tool, about: &Subject) -> Judgement {

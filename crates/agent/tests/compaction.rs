@@ -191,11 +191,9 @@ async fn what_is_no_summary_is_not_taken() {
         assert_eq!(done[0].method == "model", is_taken, "{summary}: {done:?}");
         let after = model.sent();
         let after = after.iter().find(|one| count_of(one, "are unfinished and still stand") == 1).unwrap();
-        assert_eq!(
-            count_of(after, "Mend the parser."),
-            if is_taken { 1 } else { count_of(after, "Mend the parser.") }
-        );
-        assert!(count_of(after, "Mend the parser.") >= 1);
+        // A summary without a model quotes it as well.
+        let said = count_of(after, "Mend the parser.");
+        assert!(if is_taken { said == 1 } else { said >= 1 }, "{summary}: {said}");
         // C05, B11: only the runtime speaks as the runtime.
         for (_, text) in texts(after) {
             assert!(text.matches("</system-reminder>").count() <= 1, "{text}");
@@ -369,29 +367,120 @@ async fn an_overflow_makes_room() {
     assert_sound(&agent);
 }
 
-/// T16: the reminder counts; it is in the log before the compaction and is not repeated behind it.
+/// T16: a reminder counts towards the window. Where it is what fills it, it is in the log before the compaction, and is not
+/// told again behind it.
 #[tokio::test]
 async fn a_reminder_that_fills_the_window_is_not_repeated() {
-    let bench = Bench::new();
-    let mut answers = vec![plan(&[("build", "in_progress")])];
-    answers.extend(std::iter::repeat_n(big(), 20));
-    answers.push(text("done"));
-    for filler in 0..8 {
-        let (mut setup, model) = setup(&bench, 8_000, &answers, &[text(SUMMARY)]);
-        setup.attention.reminder_after = 3 + filler % 4;
-        let (agent, _) = run(setup, &"word ".repeat(usize::try_from(filler).unwrap() * 60)).await;
-        for one in model.sent().iter().filter(|one| count_of(one, "are unfinished and still stand") == 1) {
-            assert!(count_of(one, "Refresh your current plan") <= 1);
+    let mut happened = 0;
+    for after in 1..7 {
+        let bench = Bench::new();
+        let mut answers = vec![plan(&[("build", "in_progress")])];
+        answers.extend(std::iter::repeat_n(big(), 20));
+        answers.push(text("done"));
+        let (mut setup, _) = setup(&bench, 8_000, &answers, &[text(SUMMARY)]);
+        setup.attention.reminder_after = after;
+        let (agent, _) = run(setup, "go").await;
+        let (mut is_reminded, mut is_behind) = (false, false);
+        for entry in log(&agent.dir()).into_iter().filter(|entry| entry.lane == Lane::Main) {
+            match entry.body {
+                Body::Notice(notice) if notice.about == NoticeKind::Reminder => {
+                    assert!(!is_behind, "told again at entry {}", entry.seq);
+                    is_reminded = true;
+                }
+                Body::Checkpoint(_) => {
+                    happened += usize::from(is_reminded);
+                    is_behind = std::mem::take(&mut is_reminded);
+                }
+                Body::Answer(_) => (is_reminded, is_behind) = (false, false),
+                _ => {}
+            }
         }
         assert_sound(&agent);
     }
+    assert!(happened > 0, "no reminder stood in front of a compaction");
+}
+
+/// What is asked for in a window with room must bring something; if it does not, the conversation is as it was.
+#[tokio::test]
+async fn a_compaction_that_gains_nothing_is_not_made() {
+    let bench = Bench::new();
+    let (setup, _) = setup(&bench, 100_000, &[text("first"), text("second")], &[text(SUMMARY)]);
+    let (mut agent, _) = run(setup, "begin").await;
+    let before = agent.read(|state| state.history.clone());
+    let Err(CompactError::Failed(TurnFailure::Window { message })) =
+        agent.compact(None, &CancellationToken::new()).await
+    else {
+        panic!("it was made")
+    };
+    assert!(message.contains("nothing would be gained"), "{message}");
+    agent.read(|state| assert_eq!(state.history, before));
+    assert_eq!(go(&mut agent, "go on").await.text, "second");
+    assert_sound(&agent);
+}
+
+/// What an interceptor denies, the runtime does not read by itself either.
+#[tokio::test]
+async fn an_interceptor_sees_the_reads_of_a_compaction() {
+    let bench = Bench::new();
+    bench.workspace.write("key", "hidden words\n");
+    let reads = calls(&[("read", json!({"path": "key"}))]);
+    let summary = format!("{SUMMARY}\nRead first:\n- key\n");
+    let answers = [big(), big(), big(), big(), text("done"), text("again")];
+    let (mut setup, model) = setup(&bench, 100_000, &answers, &[reads, text(&summary)]);
+    setup.interceptors.push(Arc::new(common::Denies("read")));
+    let (mut agent, _) = run(setup, "go").await;
+    agent.compact(None, &CancellationToken::new()).await.unwrap();
+    go(&mut agent, "go on").await;
+    assert!(model.sent().iter().all(|one| !String::from_utf8_lossy(&one.body).contains("hidden words")));
+    assert_sound(&agent);
+}
+
+/// What is taken back has the whole plan again, finished items too, and nothing that is no longer so stands behind it.
+#[tokio::test]
+async fn a_compaction_taken_back_brings_finished_items_and_no_old_news() {
+    let bench = Bench::new();
+    let answers = [
+        plan(&[("read", "completed"), ("build", "completed")]),
+        big(),
+        big(),
+        big(),
+        text("first"),
+        text("second"),
+        text("third"),
+        text("fourth"),
+    ];
+    let (setup, model) = setup(&bench, 100_000, &answers, &[text(SUMMARY)]);
+    let (mut agent, _) = run(setup, "begin").await;
+    bench.world.lock().unwrap().date = "2026-12-01".to_owned();
+    go(&mut agent, "the next day").await;
+    let plan = agent.read(|state| state.plan.clone());
+    agent.compact(None, &CancellationToken::new()).await.unwrap();
+    agent.read(|state| assert!(state.plan.plan.items.is_empty()));
+    bench.world.lock().unwrap().date = "2026-12-02".to_owned();
+    go(&mut agent, "and the next").await;
+    agent.undo_compaction().unwrap();
+    agent.read(|state| assert_eq!((&state.plan.plan, state.plan.carried), (&plan.plan, false)));
+    go(&mut agent, "go on").await;
+    let last = model.sent().pop().unwrap();
+    assert_eq!(count_of(&last, "Date: 2026-12-02"), 1);
+    assert_eq!(count_of(&last, "The date is now"), 0);
+    assert_sound(&agent);
 }
 
 /// Asked for, it is made whatever room there is; taken back, the whole conversation is there again, with what came since.
 #[tokio::test]
 async fn a_compaction_can_be_asked_for_and_taken_back() {
     let bench = Bench::new();
-    let answers = [plan(&[("build", "in_progress")]), big(), text("first"), text("second"), text("third")];
+    let answers = [
+        plan(&[("build", "in_progress")]),
+        big(),
+        big(),
+        big(),
+        big(),
+        text("first"),
+        text("second"),
+        text("third"),
+    ];
     let (setup, model) = setup(&bench, 100_000, &answers, &[text(SUMMARY)]);
     let (mut agent, _) = run(setup, "begin").await;
     assert!(matches!(agent.undo_compaction(), Err(CompactError::NoCompaction)));
@@ -442,7 +531,8 @@ async fn secrets_in_a_summary_are_masked() {
     let bench = Bench::new();
     let key = format!("sk-{}", "a1B2".repeat(8));
     let summary = format!("{SUMMARY}Facts: the key is {key}, as the file says.");
-    let (setup, model) = setup(&bench, 100_000, &[text("x"), text("y")], &[text(&summary)]);
+    let (setup, model) =
+        setup(&bench, 100_000, &[big(), big(), big(), text("x"), text("y")], &[text(&summary)]);
     let (mut agent, _) = run(setup, "begin").await;
     agent.compact(None, &CancellationToken::new()).await.unwrap();
     go(&mut agent, "go on").await;

@@ -174,3 +174,63 @@ fn what_entries_name_and_is_not_there_is_said() {
     assert_eq!(found.changed, [spill.path(&changed)]);
     assert!(!found.is_sound() && found.damage.is_empty());
 }
+
+/// L04: a segment that is gone, or that holds nothing any more, is damage, and is said when the session is opened too.
+#[test]
+fn a_segment_that_is_gone_or_empty_is_said() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let (first, second) = (lines(&dir, 1), lines(&dir, 2));
+    fs::remove_file(dir.join("0001.jsonl")).unwrap();
+    let found = inspect(&dir).unwrap();
+    assert!(!found.is_sound() && matches!(found.damage[0].kind, DamageKind::Gone), "{:?}", found.damage);
+    assert_eq!(found.damage[0].segment, 1);
+    write(&dir, 1, &first);
+    write(&dir, 2, &[]);
+    let found = inspect(&dir).unwrap();
+    assert!(
+        matches!(found.damage[..], [ref one] if matches!(one.kind, DamageKind::Empty)),
+        "{:?}",
+        found.damage
+    );
+    let (_, opening) = read(&dir).unwrap();
+    assert_eq!(opening.damage, found.damage);
+    let done = repair(&dir, &session_id(1), now()).unwrap();
+    assert_eq!((done.segments.len(), done.lost), (1, 1));
+    assert!(inspect(&dir).unwrap().is_sound());
+    let (mut log, opening) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+    assert_eq!(opening.damage, []);
+    log.append(prompt("on"), now()).unwrap();
+    drop(log);
+    write(&dir, 2, &second);
+    assert!(inspect(&dir).unwrap().is_sound());
+}
+
+/// L08: opening a session reads its current segment alone. Where the first one was stands something that no one could read.
+#[test]
+fn opening_reads_the_current_segment_alone() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let (whole, _) = read(&dir).unwrap();
+    fs::remove_file(dir.join("0001.jsonl")).unwrap();
+    fs::create_dir(dir.join("0001.jsonl")).unwrap();
+    let (alone, opening) = read(&dir).unwrap();
+    assert_eq!((alone, opening.damage), (whole, Vec::new()));
+    let (log, _) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+    assert_eq!(log.segment(), 2);
+}
+
+/// D22: an entry that is lost is none to go back to, though others around it are there.
+#[test]
+fn a_lost_entry_is_not_gone_back_to() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let mut first = lines(&dir, 1);
+    let lost = first.len() as u64;
+    first.pop();
+    write(&dir, 1, &first);
+    let (mut log, _) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+    let before = log.state().clone();
+    log.rewind(RewindTo::Entry(lost), now()).unwrap_err();
+    assert_eq!(*log.state(), before);
+}

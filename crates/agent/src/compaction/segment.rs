@@ -18,7 +18,7 @@ use mainstay_tools::{Tool, ToolKind, ToolOutput};
 use serde_json::json;
 
 use super::{Compactor, summary_item};
-use crate::consent::may_run_unasked;
+use crate::consent::refused_unasked;
 use crate::dispatch::call_context;
 use crate::occupancy::estimate;
 
@@ -45,15 +45,16 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// The ways to divide `available` tokens, the most generous first.
-    pub(super) fn of(available: u64) -> [Shares; 3] {
+    /// The ways to divide `available` tokens after a conversation of `live` tokens, the most generous first. The tail is at
+    /// most a quarter of the conversation: in a window with room all of it would fit, and nothing would be gained.
+    pub(super) fn of(available: u64, live: u64) -> [Shares; 3] {
         let bytes = |tokens: u64| usize::try_from(tokens * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
         let summary = bytes((available / 3).min(SUMMARY_TOKENS));
         let full = Shares {
             summary,
             prompts: bytes(available / 5),
             files: bytes((available / 5).min(FILE_TOKENS)),
-            tail: bytes(available / 5),
+            tail: bytes((available / 5).min(live / 4)),
         };
         let lean = Shares { files: 0, tail: full.tail / 2, prompts: full.prompts / 2, ..full };
         [full, lean, Shares { tail: 0, prompts: 0, summary: summary / 2, ..lean }]
@@ -222,7 +223,7 @@ async fn read(compactor: &Compactor<'_>, wanted: &FileRange, max: usize) -> Opti
         arguments: arguments.to_string(),
         opaque: None,
     };
-    if !may_run_unasked(setup, log, tool, &call, &call.arguments, &context) {
+    if refused_unasked(setup, log, tool, &call, &call.arguments, &context).is_some() {
         return None;
     }
     tool.run(&call.arguments, &context).await.ok()

@@ -28,9 +28,10 @@ impl Compactor<'_> {
         let before = read_segment(&dir, segment - 1)?;
         let all = before.history.iter().chain(&state.history[head..]);
         let mut candidate = candidate(self, &state, transplanted(all, self.binds_thinking()), &[]);
-        let (view, attention) = match state.plan.carried {
-            true => (before.plan, before.attention),
-            false => (state.plan.clone(), state.attention.clone()),
+        // A segment's plan is what the one before it left, finished items aside, until the model writes it.
+        let (view, attention) = match state.plan_written_by {
+            None => (before.plan, before.attention),
+            Some(_) => (state.plan.clone(), state.attention.clone()),
         };
         candidate.opening.checkpoint.plan = Plan { items: view.plan.unfinished().cloned().collect() };
         // Finished items are back as well, and when the model is reminded next.

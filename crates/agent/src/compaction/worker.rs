@@ -17,7 +17,7 @@ use super::Compactor;
 use super::segment::{reader, text_tokens};
 use crate::ask::{Ask, Asked};
 use crate::caps::Caps;
-use crate::consent::may_run_unasked;
+use crate::consent::refused_unasked;
 use crate::dispatch::call_context;
 use crate::event::TurnFailure;
 use crate::occupancy::Thresholds;
@@ -185,8 +185,8 @@ impl Worker<'_> {
         let max = Caps::of(&self.state).result.min(MOST_READ);
         let mut context = call_context(setup, log, jobs, cancel, call_ref, max);
         context.takes_images = false;
-        if !may_run_unasked(setup, log, tool, call, &arguments, &context) {
-            return ToolResult::new(call_ref, Outcome::Denied, "Permission denied.".to_owned(), None);
+        if let Some(reason) = refused_unasked(setup, log, tool, call, &arguments, &context) {
+            return ToolResult::new(call_ref, Outcome::Denied, reason, None);
         }
         match tool.run(&arguments, &context).await {
             Ok(output) => ToolResult::new(call_ref, Outcome::Ok, output.summary, output.content),

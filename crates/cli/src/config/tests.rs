@@ -159,6 +159,9 @@ fn a_mistake_names_its_place_and_what_is_expected() {
         "[[rules]]\ntool = \"bash\"\naction = \"ask\"\n\n[[rules]]\ntool = \"bash\"\npattern = \"git push\"\naction = \"deny\"\n\
          examples = { match = [\"git push origin\"] }",
         "[[rules]]\ntool = \"read\"\npattern = \"a[\"\naction = \"deny\"",
+        "[[rules]]\ntool = \"Bash\"\naction = \"deny\"",
+        "[[rules]]\ntool = \"edit\"\npattern = \"/srv/secrets/**\"\naction = \"deny\"",
+        "protected = [\"../x\"]",
         "rules = \"none\"",
         "protected = [\"a[\"]",
         "ca_certificates = true",
