@@ -204,15 +204,12 @@ fn finish(reason: &str, has_calls: bool) -> Finish {
     }
 }
 
-/// Whether an event or a document is an error, in the envelope of this provider or of a gateway.
+/// Whether an event or a document is an error. What has a type is no error for its fields alone, nor is a beginning, whose
+/// `message` is an object, where only the event's name tells the type.
 fn is_error(event: &Fields<'_>) -> bool {
-    let error = event.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_bare = || {
-        let names = ["detail", "message", "code", "param", "request_id", "status"];
-        let tells = ["message", "detail"].iter().any(|name| event.text(name).is_some());
-        tells && event.iter().all(|(name, _)| names.contains(&name))
-    };
-    error || event.text("type").as_deref() == Some("error") || is_bare()
+    let is_typed = event.get("type").is_some() || event.object("message").is_some();
+    let is_named = event.error().is_some() || event.text("type").as_deref() == Some("error");
+    is_named || !is_typed && event.is_error()
 }
 
 /// What the provider has counted so far. The counts of a message are cumulative, and later ones correct earlier ones.

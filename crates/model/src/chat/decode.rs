@@ -121,7 +121,7 @@ impl ChatDecoder {
 
     fn chunk(&mut self, json: &str, chunk: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
         let choices = chunk.items("choices");
-        if is_error(chunk, choices.is_empty()) {
+        if chunk.error().is_some() || choices.is_empty() && chunk.is_error() {
             self.fail(failure::of_object(json, Timestamp::now()));
         }
         self.usage.read(chunk.object("usage"));
@@ -142,7 +142,7 @@ impl ChatDecoder {
         {
             brought = Progress::Content;
         }
-        if let Some(error) = choice.get("error").filter(|error| error.starts_with('{')) {
+        if let Some(error) = choice.error().filter(|error| error.starts_with('{')) {
             self.fail(failure::of_object(error, Timestamp::now()));
         }
         if let Some(reason) = choice.text("finish_reason").filter(|reason| !reason.is_empty()) {
@@ -331,18 +331,6 @@ const ENDED: &[&str] = &["stop", "eos", "end_turn"];
 fn says(reason: &str, parts: &[&str]) -> bool {
     let reason = reason.to_lowercase();
     parts.iter().any(|part| reason.contains(part))
-}
-
-/// Whether a chunk is an error: it names one, or it is nothing but the fields of one.
-fn is_error(chunk: &Fields<'_>, no_choices: bool) -> bool {
-    let error = chunk.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_marked = || ["type", "object"].iter().any(|name| chunk.text(name).as_deref() == Some("error"));
-    let is_bare = || {
-        let names = ["detail", "message", "code", "type", "param", "request_id"];
-        let tells = chunk.get("message").is_some() || chunk.get("detail").is_some();
-        tells && chunk.iter().all(|(name, _)| names.contains(&name))
-    };
-    error || (no_choices && (is_marked() || is_bare()))
 }
 
 /// Whether this is the JSON text of a string that is not empty.

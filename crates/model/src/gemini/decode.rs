@@ -110,7 +110,7 @@ impl GeminiDecoder {
     }
 
     fn chunk(&mut self, json: &str, chunk: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
-        if is_error(chunk) {
+        if chunk.is_error() {
             self.fail(failure::of_object(json, Timestamp::now()));
         }
         self.usage.read(chunk.object("usageMetadata"));
@@ -326,16 +326,6 @@ const DECLINED: &[&str] = &[
     "IMAGE_PROHIBITED_CONTENT",
     "IMAGE_RECITATION",
 ];
-
-/// Whether a chunk is an error: it names one, or it is nothing but the fields of one.
-fn is_error(chunk: &Fields<'_>) -> bool {
-    let is_named = chunk.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_bare = || {
-        let names = ["code", "message", "status", "details", "detail", "type"];
-        chunk.get("message").is_some() && chunk.iter().all(|(name, _)| names.contains(&name))
-    };
-    is_named || is_bare()
-}
 
 /// Whether this is the JSON text of a string that is not empty.
 fn is_filled(json: &str) -> bool {

@@ -276,11 +276,9 @@ impl ResponsesDecoder {
     }
 }
 
-/// Whether an object without a type is an error.
+/// Whether an object without a type is an error: here, whatever has a message, for no untyped event has one.
 fn says_error(object: &Fields<'_>) -> bool {
-    object.get("error").is_some_and(|error| error.starts_with(['{', '"']))
-        || ["type", "object"].iter().any(|name| object.text(name).as_deref() == Some("error"))
-        || (object.get("message").is_some() || object.get("detail").is_some())
+    object.is_error() || object.get("message").is_some() || object.get("detail").is_some()
 }
 
 /// Reads an error inside an answer that began in order, where no status tells whose fault it is.
