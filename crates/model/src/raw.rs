@@ -88,6 +88,11 @@ pub(crate) fn items(json: &str) -> Vec<&str> {
     raw.into_iter().map(RawValue::get).collect()
 }
 
+/// Whether this is the JSON text of a string that is not empty.
+pub(crate) fn is_filled(json: &str) -> bool {
+    json.len() > 2 && json.starts_with('"')
+}
+
 /// JSON values one after another: bare, on lines of their own, or the items of an array that may be cut.
 ///
 /// What cannot be read is none, and nothing follows it.
