@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::*;
 use futures_util::future::BoxFuture;
 use mainstay_agent::Setup;
-use mainstay_model::{Attempt, Delta, Encoded, Model};
+use mainstay_model::{Attempt, Delta, Encoded, Model, TextCallRule};
 use mainstay_session::entry::StopReason;
 use mainstay_session::message::{ContentHash, FileChange, FilePath, Image, Outcome};
 use mainstay_session::request::Request;
@@ -148,8 +148,20 @@ impl Model for Eyes {
         self.sees
     }
 
+    fn text_calls(&self) -> TextCallRule {
+        self.inner.text_calls()
+    }
+
+    fn effort(&self) -> Option<&str> {
+        self.inner.effort()
+    }
+
     fn encode(&self, request: &Request<'_>) -> Encoded {
         self.inner.encode(request)
+    }
+
+    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
+        self.inner.units(request)
     }
 
     fn stream<'a>(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay_session::arguments::clean_surrogates;
-use mainstay_session::message::ErrorClass;
+use mainstay_session::message::{Ended, ErrorClass};
 use serde_json::Value;
 
 use crate::delay::{self, DelayHeaders};
@@ -35,6 +35,40 @@ impl Failure {
     /// The stream ended, or became unreadable, before the answer did.
     pub(crate) fn cut(message: impl Into<String>) -> Self {
         Failure::new(ErrorClass::CutStream, message)
+    }
+}
+
+/// The failure of an attempt, if there is one. What fails behind the first one follows from it, and says less.
+#[derive(Debug, Default)]
+pub(crate) struct FirstFailure(Option<Failure>);
+
+impl FirstFailure {
+    /// Takes a failure, if it is the first.
+    pub(crate) fn note(&mut self, failure: Failure) {
+        self.0.get_or_insert(failure);
+    }
+
+    /// Takes a failure that says more than any before.
+    pub(crate) fn replace(&mut self, failure: Failure) {
+        self.0 = Some(failure);
+    }
+
+    /// Whether the attempt has failed.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// How the attempt ended if it ends here.
+    pub(crate) fn ended(&self) -> Ended {
+        match &self.0 {
+            Some(failure) => Ended::Failed { class: failure.class, message: failure.message.clone() },
+            None => Ended::Complete,
+        }
+    }
+
+    /// How long the provider asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.0.as_ref().and_then(|failure| failure.retry_after)
     }
 }
 

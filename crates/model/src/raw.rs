@@ -57,16 +57,40 @@ impl<'a> Fields<'a> {
         u64::try_from(self.number(name)?).ok()
     }
 
+    /// The error that an object names. Some servers send an empty one along with every piece, which is none.
+    pub(crate) fn error(&self) -> Option<&'a str> {
+        self.get("error").filter(|error| !matches!(*error, "\"\"" | "{}" | "false" | "[]"))
+    }
+
+    /// Whether the object is an error: it names one, it says that it is one, or it is nothing but the fields of one.
+    pub(crate) fn is_error(&self) -> bool {
+        let is_marked = || ["type", "object"].iter().any(|name| self.text(name).as_deref() == Some("error"));
+        let is_bare = || {
+            let tells = ["message", "detail"].iter().any(|name| self.get(name).is_some());
+            tells && self.iter().all(|(name, _)| ERROR_FIELDS.contains(&name))
+        };
+        self.error().is_some() || is_marked() || is_bare()
+    }
+
     /// The names and JSON texts of all fields in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), *value))
     }
 }
 
+/// What an error has that comes without an envelope.
+const ERROR_FIELDS: &[&str] =
+    &["message", "detail", "details", "code", "status", "type", "param", "request_id"];
+
 /// The items of an array; none if the text is anything else.
 pub(crate) fn items(json: &str) -> Vec<&str> {
     let raw: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
     raw.into_iter().map(RawValue::get).collect()
+}
+
+/// Whether this is the JSON text of a string that is not empty.
+pub(crate) fn is_filled(json: &str) -> bool {
+    json.len() > 2 && json.starts_with('"')
 }
 
 /// JSON values one after another: bare, on lines of their own, or the items of an array that may be cut.

@@ -43,6 +43,11 @@ impl<'a> Units<'a> {
         }
     }
 
+    /// How many units there are so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Ends the request, whose body has `bytes` bytes.
     ///
     /// `shared` is the number of units of the previous request if this one opens with all of them. Otherwise it is 0:

@@ -131,6 +131,38 @@ fn what_is_no_event_of_the_answer_changes_nothing() {
     }
 }
 
+/// H10: an `error` that holds nothing, which some servers send along with every piece, is none in any wire format; one that
+/// holds something is one in all of them, and so is an object that is nothing but an error.
+#[test]
+fn what_an_error_is_is_the_same_in_every_wire_format() {
+    for wire in Wire::ALL {
+        let reply = Reply::speech(wire, &speech());
+        let whole = decode(wire, reply.body());
+        let with =
+            |json: &str| decode(wire, reply.clone().with_event(1, &format!("data: {json}\n\n")).body());
+        for none in ["null", "\"\"", "{}", "false", "[]"] {
+            let json = format!("{{\"error\":{none}}}");
+            assert_eq!(with(&json), whole, "{wire:?}: {json}");
+        }
+        for json in [
+            r#"{"error":"gone"}"#,
+            r#"{"error":{"code":"gone"}}"#,
+            r#"{"error":["gone"]}"#,
+            r#"{"error":true,"message":"gone"}"#,
+            r#"{"type":"error","message":"gone"}"#,
+            r#"{"object":"error","message":"gone"}"#,
+            r#"{"message":"gone","code":1,"status":"gone"}"#,
+            r#"{"detail":[{"msg":"gone"}],"request_id":"r"}"#,
+        ] {
+            let (attempt, _) = with(json);
+            let Ended::Failed { message, .. } = &attempt.ended else {
+                panic!("{wire:?}: {json}: {attempt:?}")
+            };
+            assert!(message.contains("gone"), "{wire:?}: {json}: {message}");
+        }
+    }
+}
+
 /// H10: a frame that is no JSON is never passed over as if nothing were missing: the attempt fails, or nothing was lost.
 #[test]
 fn a_broken_frame_loses_nothing_in_silence() {

@@ -78,8 +78,16 @@ impl Model for RecordingModel {
         self.text_calls.unwrap_or_else(|| self.inner.text_calls())
     }
 
+    fn effort(&self) -> Option<&str> {
+        self.inner.effort()
+    }
+
     fn encode(&self, request: &Request<'_>) -> Encoded {
         self.inner.encode(request)
+    }
+
+    fn units(&self, request: &Request<'_>) -> Vec<Vec<u8>> {
+        self.inner.units(request)
     }
 
     fn stream<'a>(

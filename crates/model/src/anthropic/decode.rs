@@ -12,7 +12,7 @@ use mainstay_session::message::{Content, Ended, ErrorClass, Finish, Usage};
 
 use self::block::Block;
 use crate::decoder::{Close, Decoder, OnDelta, Progress};
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, FirstFailure};
 use crate::model::Attempt;
 use crate::raw::Fields;
 
@@ -24,7 +24,7 @@ pub struct AnthropicDecoder {
     usage: Counts,
     stop: Option<String>,
     done: bool,
-    failure: Option<Failure>,
+    failure: FirstFailure,
 }
 
 impl Decoder for AnthropicDecoder {
@@ -40,13 +40,12 @@ impl Decoder for AnthropicDecoder {
                 Some(event) => brought = self.take("", line, &event, on_delta),
                 None if line == "[DONE]" => brought = Progress::Done,
                 None if name == "error" => {
-                    self.fail(failure::of_object(line, Timestamp::now()));
+                    self.failure.note(failure::of_object(line, Timestamp::now()));
                     brought = Progress::Done;
                 }
-                None if line.starts_with(['{', '[']) && !self.done => self.fail(Failure::cut(format!(
-                    "the stream holds an event that is no JSON: {}",
-                    failure::excerpt(line)
-                ))),
+                None if line.starts_with(['{', '[']) && !self.done => self.failure.note(Failure::cut(
+                    format!("the stream holds an event that is no JSON: {}", failure::excerpt(line)),
+                )),
                 None => {}
             }
         }
@@ -56,14 +55,15 @@ impl Decoder for AnthropicDecoder {
     fn document(&mut self, json: &str, on_delta: &mut OnDelta<'_>) {
         let json = json.trim();
         let Some(answer) = Fields::of(json) else {
-            self.fail(Failure::cut(format!("the answer is cut or no JSON: {}", failure::excerpt(json))));
+            self.failure
+                .note(Failure::cut(format!("the answer is cut or no JSON: {}", failure::excerpt(json))));
             return;
         };
         if is_error(&answer) {
-            self.fail(failure::of_object(json, Timestamp::now()));
+            self.failure.note(failure::of_object(json, Timestamp::now()));
         } else if answer.get("content").is_none() && answer.get("stop_reason").is_none() {
             let message = format!("the answer is no message: {}", failure::excerpt(json));
-            self.fail(Failure::new(ErrorClass::BadRequest, message));
+            self.failure.note(Failure::new(ErrorClass::BadRequest, message));
         }
         self.begin(&answer);
         for block in answer.items("content") {
@@ -76,17 +76,17 @@ impl Decoder for AnthropicDecoder {
         let ended = match close {
             Close::Cancelled => Ended::Cancelled,
             Close::Failed(failure) if !self.done || self.failure.is_some() => {
-                self.fail(failure);
-                self.failed()
+                self.failure.note(failure);
+                self.failure.ended()
             }
             Close::End | Close::Failed(_) => {
                 if !self.done {
-                    self.fail(Failure::cut(match self.begun {
+                    self.failure.note(Failure::cut(match self.begun {
                         true => "the stream ended before the answer did",
                         false => "the stream ended without an answer in it",
                     }));
                 }
-                self.failed()
+                self.failure.ended()
             }
         };
         let content: Vec<Content> = self.blocks.into_iter().filter_map(Block::finish).collect();
@@ -95,7 +95,7 @@ impl Decoder for AnthropicDecoder {
             finish: finish(self.stop.as_deref().unwrap_or_default(), has_calls),
             usage: self.usage.total(),
             ended,
-            retry_after: self.failure.and_then(|failure| failure.retry_after),
+            retry_after: self.failure.retry_after(),
             content,
         }
     }
@@ -104,7 +104,7 @@ impl Decoder for AnthropicDecoder {
 impl AnthropicDecoder {
     fn take(&mut self, name: &str, json: &str, event: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
         if is_error(event) {
-            self.fail(failure::of_object(json, Timestamp::now()));
+            self.failure.note(failure::of_object(json, Timestamp::now()));
             // Nothing of worth follows an error, and some servers leave the connection open after one.
             return Progress::Done;
         }
@@ -176,17 +176,6 @@ impl AnthropicDecoder {
             self.stop = Some(reason.into_owned());
         }
     }
-
-    fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
-    }
-
-    fn failed(&self) -> Ended {
-        match &self.failure {
-            Some(failure) => Ended::Failed { class: failure.class, message: failure.message.clone() },
-            None => Ended::Complete,
-        }
-    }
 }
 
 /// What a stop reason means (<https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons>).
@@ -204,15 +193,12 @@ fn finish(reason: &str, has_calls: bool) -> Finish {
     }
 }
 
-/// Whether an event or a document is an error, in the envelope of this provider or of a gateway.
+/// Whether an event or a document is an error. What has a type is no error for its fields alone, nor is a beginning, whose
+/// `message` is an object, where only the event's name tells the type.
 fn is_error(event: &Fields<'_>) -> bool {
-    let error = event.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_bare = || {
-        let names = ["detail", "message", "code", "param", "request_id", "status"];
-        let tells = ["message", "detail"].iter().any(|name| event.text(name).is_some());
-        tells && event.iter().all(|(name, _)| names.contains(&name))
-    };
-    error || event.text("type").as_deref() == Some("error") || is_bare()
+    let is_typed = event.get("type").is_some() || event.object("message").is_some();
+    let is_named = event.error().is_some() || event.text("type").as_deref() == Some("error");
+    is_named || !is_typed && event.is_error()
 }
 
 /// What the provider has counted so far. The counts of a message are cumulative, and later ones correct earlier ones.

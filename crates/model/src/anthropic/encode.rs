@@ -129,12 +129,12 @@ impl Writer<'_> {
     fn user(&mut self, text: &str, pictures: &[Picture<'_>]) {
         if !text.trim().is_empty() {
             self.block(Role::User, &text_block(text));
-            self.anchors.offer(&self.body);
+            self.anchors.offer(&self.body, self.units.count());
         }
         for picture in pictures {
             let json = picture_block(picture, self.takes_images);
             self.block(Role::User, &json);
-            self.anchors.offer(&self.body);
+            self.anchors.offer(&self.body, self.units.count());
         }
     }
 
@@ -185,14 +185,14 @@ impl Writer<'_> {
             match block {
                 Said::Text(json) => {
                     self.block(Role::Assistant, json);
-                    self.anchors.offer(&self.body);
+                    self.anchors.offer(&self.body, self.units.count());
                 }
                 Said::Thinking(json) | Said::Native(json) => self.block(Role::Assistant, json),
             }
         }
         for call in calls {
             self.block(Role::Assistant, call);
-            self.anchors.offer(&self.body);
+            self.anchors.offer(&self.body, self.units.count());
         }
     }
 
@@ -210,7 +210,7 @@ impl Writer<'_> {
         };
         let mark = if is_error { ",\"is_error\":true" } else { "" };
         self.block(Role::User, &format!("{{\"type\":\"tool_result\",\"tool_use_id\":{id}{content}{mark}}}"));
-        self.anchors.offer(&self.body);
+        self.anchors.offer(&self.body, self.units.count());
     }
 
     /// Writes a content block into the last message, or begins one where the last is another's.
@@ -235,7 +235,6 @@ impl Writer<'_> {
         self.body.push_str(before);
         self.body.push_str(json);
         self.units.push(&self.body.as_bytes()[start..]);
-        self.anchors.count_unit();
     }
 
     fn finish(mut self) -> Encoded {

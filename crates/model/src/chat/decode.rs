@@ -13,7 +13,7 @@ use mainstay_session::message::{Content, Ended, ErrorClass, Finish, Usage};
 use self::calls::Calls;
 use self::reasoning::Reasoning;
 use crate::decoder::{Close, Decoder, OnDelta, Progress};
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, FirstFailure};
 use crate::model::{Attempt, Delta};
 use crate::raw::{self, Fields, Pieces};
 
@@ -27,7 +27,7 @@ pub struct ChatDecoder {
     finish: Option<String>,
     done: bool,
     any_choice: bool,
-    failure: Option<Failure>,
+    failure: FirstFailure,
 }
 
 /// A block of the answer, in the order in which blocks began.
@@ -47,7 +47,7 @@ impl Decoder for ChatDecoder {
             return Progress::Done;
         }
         if name == "error" && Fields::of(data).is_none_or(|chunk| chunk.items("choices").is_empty()) {
-            self.fail(failure::of_object(data, Timestamp::now()));
+            self.failure.note(failure::of_object(data, Timestamp::now()));
             return Progress::Done;
         }
         // Gateways send status words as data; only what looks like JSON can hold a piece of the answer.
@@ -65,14 +65,15 @@ impl Decoder for ChatDecoder {
         let json =
             if json.starts_with('[') { raw::items(json).first().copied().unwrap_or(json) } else { json };
         let Some(answer) = Fields::of(json) else {
-            self.fail(Failure::cut(format!("the answer is cut or no JSON: {}", failure::excerpt(json))));
+            self.failure
+                .note(Failure::cut(format!("the answer is cut or no JSON: {}", failure::excerpt(json))));
             return;
         };
         self.chunk(json, &answer, on_delta);
         self.done = true;
         if !self.any_choice {
             let message = format!("the answer is no chat completion: {}", failure::excerpt(json));
-            self.fail(Failure::new(ErrorClass::BadRequest, message));
+            self.failure.note(Failure::new(ErrorClass::BadRequest, message));
         }
     }
 
@@ -82,19 +83,19 @@ impl Decoder for ChatDecoder {
         let ended = match close {
             Close::Cancelled => Ended::Cancelled,
             Close::Failed(failure) if !self.done || self.failure.is_some() => {
-                self.fail(failure);
-                self.failed()
+                self.failure.note(failure);
+                self.failure.ended()
             }
             Close::End | Close::Failed(_) => {
                 self.judge_end();
-                self.failed()
+                self.failure.ended()
             }
         };
         Attempt {
             finish,
             usage: self.usage.total(),
             ended,
-            retry_after: self.failure.as_ref().and_then(|failure| failure.retry_after),
+            retry_after: self.failure.retry_after(),
             content: self.content(),
         }
     }
@@ -110,7 +111,7 @@ impl ChatDecoder {
                 None if line == "[DONE]" => self.done = true,
                 // A connection that breaks while counts follow takes nothing from the answer.
                 None if self.finish.is_some() || self.done => {}
-                None => self.fail(Failure::cut(format!(
+                None => self.failure.note(Failure::cut(format!(
                     "the stream holds an event that is no JSON: {}",
                     failure::excerpt(line)
                 ))),
@@ -121,8 +122,8 @@ impl ChatDecoder {
 
     fn chunk(&mut self, json: &str, chunk: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
         let choices = chunk.items("choices");
-        if is_error(chunk, choices.is_empty()) {
-            self.fail(failure::of_object(json, Timestamp::now()));
+        if chunk.error().is_some() || choices.is_empty() && chunk.is_error() {
+            self.failure.note(failure::of_object(json, Timestamp::now()));
         }
         self.usage.read(chunk.object("usage"));
         self.usage.read(chunk.object("x_groq").and_then(|extra| extra.object("usage")));
@@ -142,8 +143,8 @@ impl ChatDecoder {
         {
             brought = Progress::Content;
         }
-        if let Some(error) = choice.get("error").filter(|error| error.starts_with('{')) {
-            self.fail(failure::of_object(error, Timestamp::now()));
+        if let Some(error) = choice.error().filter(|error| error.starts_with('{')) {
+            self.failure.note(failure::of_object(error, Timestamp::now()));
         }
         if let Some(reason) = choice.text("finish_reason").filter(|reason| !reason.is_empty()) {
             let native = choice.text("native_finish_reason").unwrap_or_default();
@@ -169,7 +170,7 @@ impl ChatDecoder {
         if let Some(content) = message.get("content") {
             any |= self.content_piece(content, on_delta);
         }
-        if let Some(refusal) = message.get("refusal").filter(|refusal| is_filled(refusal)) {
+        if let Some(refusal) = message.get("refusal").filter(|refusal| raw::is_filled(refusal)) {
             self.refused = true;
             any |= self.text_piece(refusal, on_delta);
         }
@@ -208,7 +209,7 @@ impl ChatDecoder {
     }
 
     fn text_piece(&mut self, json: &str, on_delta: &mut OnDelta<'_>) -> bool {
-        if !is_filled(json) {
+        if !raw::is_filled(json) {
             return false;
         }
         if !matches!(self.blocks.last(), Some(Block::Text(_))) {
@@ -221,7 +222,7 @@ impl ChatDecoder {
     }
 
     fn thought_piece(&mut self, json: &str, on_delta: &mut OnDelta<'_>) -> bool {
-        if is_filled(json) {
+        if raw::is_filled(json) {
             self.with_thought(|thought| on_delta(Delta::Reasoning(thought.text.push(json))));
             return true;
         }
@@ -232,7 +233,7 @@ impl ChatDecoder {
         let details = message.items("reasoning_details");
         let own = ["reasoning_content", "reasoning"]
             .into_iter()
-            .find_map(|name| Some((name, message.get(name).filter(|value| is_filled(value))?)));
+            .find_map(|name| Some((name, message.get(name).filter(|value| raw::is_filled(value))?)));
         if let Some((name, value)) = own {
             self.thought_piece(value, on_delta);
             if name == "reasoning_content" {
@@ -261,27 +262,17 @@ impl ChatDecoder {
         }
     }
 
-    fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
-    }
-
     /// Decides whether a stream that the server ended in order holds an answer that ended in order.
     fn judge_end(&mut self) {
         if self.finish.as_deref().is_some_and(|reason| reason.to_lowercase().contains("error")) {
-            self.fail(Failure::new(ErrorClass::Overload, "the provider ended the answer with an error"));
+            self.failure
+                .note(Failure::new(ErrorClass::Overload, "the provider ended the answer with an error"));
         }
         if !self.any_choice {
-            self.fail(Failure::cut("the stream ended without an answer in it"));
+            self.failure.note(Failure::cut("the stream ended without an answer in it"));
         }
         if self.finish.is_none() && !self.done {
-            self.fail(Failure::cut("the stream ended before the answer did"));
-        }
-    }
-
-    fn failed(&self) -> Ended {
-        match &self.failure {
-            Some(failure) => Ended::Failed { class: failure.class, message: failure.message.clone() },
-            None => Ended::Complete,
+            self.failure.note(Failure::cut("the stream ended before the answer did"));
         }
     }
 
@@ -331,23 +322,6 @@ const ENDED: &[&str] = &["stop", "eos", "end_turn"];
 fn says(reason: &str, parts: &[&str]) -> bool {
     let reason = reason.to_lowercase();
     parts.iter().any(|part| reason.contains(part))
-}
-
-/// Whether a chunk is an error: it names one, or it is nothing but the fields of one.
-fn is_error(chunk: &Fields<'_>, no_choices: bool) -> bool {
-    let error = chunk.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_marked = || ["type", "object"].iter().any(|name| chunk.text(name).as_deref() == Some("error"));
-    let is_bare = || {
-        let names = ["detail", "message", "code", "type", "param", "request_id"];
-        let tells = chunk.get("message").is_some() || chunk.get("detail").is_some();
-        tells && chunk.iter().all(|(name, _)| names.contains(&name))
-    };
-    error || (no_choices && (is_marked() || is_bare()))
-}
-
-/// Whether this is the JSON text of a string that is not empty.
-fn is_filled(json: &str) -> bool {
-    json.len() > 2 && json.starts_with('"')
 }
 
 /// What the provider has counted so far; later counts replace earlier ones.

@@ -15,7 +15,7 @@ use mainstay_session::request::{Block, Message, Picture, Request};
 use serde_json::{Value, json};
 
 use crate::call_ids::{CallIds, IdRule};
-use crate::json::{quoted, schema, sendable_name};
+use crate::json::{opening, quoted, schema, sendable_name};
 use crate::model::Encoded;
 use crate::raw::{self, Fields};
 use crate::settings::ModelSettings;
@@ -71,26 +71,13 @@ fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Un
 /// The body up to the tools: what does not depend on the conversation.
 fn head(settings: &ModelSettings) -> String {
     let limit = if settings.completion_limit { "max_completion_tokens" } else { "max_tokens" };
-    let mut fields = vec![
+    let fields = vec![
         ("stream_options".to_owned(), Some(json!({"include_usage": true}))),
         (limit.to_owned(), settings.max_output.map(Value::from)),
         ("temperature".to_owned(), settings.temperature.map(Value::from)),
         ("reasoning_effort".to_owned(), settings.effort.clone().map(Value::from)),
     ];
-    for (name, value) in &settings.extra_body {
-        if matches!(name.as_str(), "model" | "messages" | "tools" | "stream") {
-            continue;
-        }
-        fields.retain(|(known, _)| known != name);
-        fields.push((name.clone(), Some(value.clone()).filter(|value| !value.is_null())));
-    }
-    let mut head = format!("{{\"model\":{},\"stream\":true,", quoted(&settings.name));
-    for (name, value) in fields {
-        if let Some(value) = value {
-            head.push_str(&format!("{}:{value},", quoted(&name)));
-        }
-    }
-    head
+    opening(settings, fields, &["messages", "tools"])
 }
 
 struct Writer<'a> {

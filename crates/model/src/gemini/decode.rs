@@ -15,7 +15,7 @@ use mainstay_session::message::{Content, Ended, ErrorClass, Finish, Usage};
 
 use self::calls::Call;
 use crate::decoder::{Close, Decoder, OnDelta, Progress};
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, FirstFailure};
 use crate::model::{Attempt, Delta};
 use crate::raw::{self, Fields, Pieces};
 
@@ -29,7 +29,7 @@ pub struct GeminiDecoder {
     finish: Option<String>,
     finish_message: String,
     is_blocked: bool,
-    failure: Option<Failure>,
+    failure: FirstFailure,
 }
 
 /// A block of the answer, in the order in which blocks began.
@@ -57,7 +57,7 @@ impl Decoder for GeminiDecoder {
         self.chunks(json, on_delta);
         if self.blocks.is_empty() && self.finish.is_none() && !self.is_blocked {
             let message = format!("the answer is none of generateContent: {}", failure::excerpt(json));
-            self.fail(Failure::new(ErrorClass::BadRequest, message));
+            self.failure.note(Failure::new(ErrorClass::BadRequest, message));
         }
     }
 
@@ -65,19 +65,19 @@ impl Decoder for GeminiDecoder {
         let ended = match close {
             Close::Cancelled => Ended::Cancelled,
             Close::Failed(failure) if self.finish.is_none() || self.failure.is_some() => {
-                self.fail(failure);
-                self.failed()
+                self.failure.note(failure);
+                self.failure.ended()
             }
             Close::End | Close::Failed(_) => {
                 self.judge_end();
-                self.failed()
+                self.failure.ended()
             }
         };
         Attempt {
             finish: self.normal_finish(),
             usage: self.usage.total(),
             ended,
-            retry_after: self.failure.as_ref().and_then(|failure| failure.retry_after),
+            retry_after: self.failure.retry_after(),
             content: self.content(),
         }
     }
@@ -96,7 +96,8 @@ impl GeminiDecoder {
                 // What breaks once the answer is whole takes nothing from it.
                 if self.finish.is_none() {
                     let excerpt = failure::excerpt(json);
-                    self.fail(Failure::cut(format!("the stream holds data that is no JSON: {excerpt}")));
+                    self.failure
+                        .note(Failure::cut(format!("the stream holds data that is no JSON: {excerpt}")));
                     brought = Progress::Done;
                 }
                 break;
@@ -110,8 +111,8 @@ impl GeminiDecoder {
     }
 
     fn chunk(&mut self, json: &str, chunk: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> Progress {
-        if is_error(chunk) {
-            self.fail(failure::of_object(json, Timestamp::now()));
+        if chunk.is_error() {
+            self.failure.note(failure::of_object(json, Timestamp::now()));
         }
         self.usage.read(chunk.object("usageMetadata"));
         let feedback = chunk.object("promptFeedback");
@@ -146,7 +147,7 @@ impl GeminiDecoder {
 
     /// Takes a part and says whether it held anything.
     fn part(&mut self, json: &str, part: &Fields<'_>, on_delta: &mut OnDelta<'_>) -> bool {
-        let signature = part.get("thoughtSignature").filter(|signature| is_filled(signature));
+        let signature = part.get("thoughtSignature").filter(|signature| raw::is_filled(signature));
         if let Some(call) = part.object("functionCall") {
             return self.call_piece(&call, signature, on_delta);
         }
@@ -159,7 +160,7 @@ impl GeminiDecoder {
                 let text = text.and_then(raw::text).unwrap_or_default();
                 self.signed_text(json, text.into_owned(), is_thought, signature, on_delta);
             }
-            (true, None) => match text.filter(|text| is_filled(text)) {
+            (true, None) => match text.filter(|text| raw::is_filled(text)) {
                 Some(text) => self.text_piece(text, is_thought, on_delta),
                 None => return false,
             },
@@ -241,17 +242,6 @@ impl GeminiDecoder {
         true
     }
 
-    fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
-    }
-
-    fn failed(&self) -> Ended {
-        match &self.failure {
-            Some(failure) => Ended::Failed { class: failure.class, message: failure.message.clone() },
-            None => Ended::Complete,
-        }
-    }
-
     fn has_calls(&self) -> bool {
         self.blocks.iter().any(|block| matches!(block, Block::Call(_)))
     }
@@ -280,7 +270,7 @@ impl GeminiDecoder {
             }
             Some(_) => return,
         };
-        self.fail(failure);
+        self.failure.note(failure);
     }
 
     /// The presence of calls decides where the reason is `STOP`, which Gemini says for calls too.
@@ -326,21 +316,6 @@ const DECLINED: &[&str] = &[
     "IMAGE_PROHIBITED_CONTENT",
     "IMAGE_RECITATION",
 ];
-
-/// Whether a chunk is an error: it names one, or it is nothing but the fields of one.
-fn is_error(chunk: &Fields<'_>) -> bool {
-    let is_named = chunk.get("error").is_some_and(|error| !matches!(error, "\"\"" | "{}" | "false" | "[]"));
-    let is_bare = || {
-        let names = ["code", "message", "status", "details", "detail", "type"];
-        chunk.get("message").is_some() && chunk.iter().all(|(name, _)| names.contains(&name))
-    };
-    is_named || is_bare()
-}
-
-/// Whether this is the JSON text of a string that is not empty.
-fn is_filled(json: &str) -> bool {
-    json.len() > 2 && json.starts_with('"')
-}
 
 /// What Gemini has counted so far; later counts replace earlier ones.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use mainstay_session::message::{Content, Ended, ErrorClass, Finish, Usage};
 
 use self::item::{Item, Role};
 use crate::decoder::{Close, Decoder, OnDelta, Progress};
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, FirstFailure};
 use crate::model::Attempt;
 use crate::raw::{self, Fields};
 
@@ -22,7 +22,7 @@ pub struct ResponsesDecoder {
     items: Vec<Item>,
     usage: Option<Usage>,
     end: Option<End>,
-    failure: Option<Failure>,
+    failure: FirstFailure,
 }
 
 /// How the provider says that the answer ended.
@@ -82,7 +82,7 @@ impl Decoder for ResponsesDecoder {
             finish,
             usage: self.usage,
             ended,
-            retry_after: self.failure.as_ref().and_then(|failure| failure.retry_after),
+            retry_after: self.failure.retry_after(),
             content: self.content(),
         }
     }
@@ -229,14 +229,14 @@ impl ResponsesDecoder {
     }
 
     fn fail(&mut self, failure: Failure) -> Progress {
-        self.failure.get_or_insert(failure);
+        self.failure.note(failure);
         Progress::Done
     }
 
     /// An error event may come before and say less than the failed response does.
     fn fail_for_good(&mut self, error: Option<&str>) {
         match error.and_then(|json| Some(failure_of(json, &Fields::of(json)?))) {
-            Some(failure) => self.failure = Some(failure),
+            Some(failure) => self.failure.replace(failure),
             None => {
                 let message = "the provider ended the answer as failed and did not say why";
                 self.fail(Failure::new(ErrorClass::Overload, message));
@@ -249,10 +249,7 @@ impl ResponsesDecoder {
         if self.end.is_none() {
             self.fail(otherwise);
         }
-        match &self.failure {
-            Some(failure) => Ended::Failed { class: failure.class, message: failure.message.clone() },
-            None => Ended::Complete,
-        }
+        self.failure.ended()
     }
 
     /// The presence of calls decides; but calls of an answer that was cut are never to be run, even where they parse.
@@ -276,11 +273,9 @@ impl ResponsesDecoder {
     }
 }
 
-/// Whether an object without a type is an error.
+/// Whether an object without a type is an error: here, whatever has a message, for no untyped event has one.
 fn says_error(object: &Fields<'_>) -> bool {
-    object.get("error").is_some_and(|error| error.starts_with(['{', '"']))
-        || ["type", "object"].iter().any(|name| object.text(name).as_deref() == Some("error"))
-        || (object.get("message").is_some() || object.get("detail").is_some())
+    object.is_error() || object.get("message").is_some() || object.get("detail").is_some()
 }
 
 /// Reads an error inside an answer that began in order, where no status tells whose fault it is.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::call_ids::{CallIds, IdRule};
-use crate::json::{quoted, schema};
+use crate::json::{opening, quoted, schema};
 use crate::model::Encoded;
 use crate::settings::ModelSettings;
 use crate::units::Units;
@@ -68,7 +68,7 @@ fn write(model: &str, settings: &ModelSettings, request: &Request<'_>, units: Un
 fn head(settings: &ModelSettings, request: &Request<'_>) -> String {
     // OpenAI refuses to encrypt the reasoning of models that have none.
     let include = may_reason(&settings.name).then(|| json!(["reasoning.encrypted_content"]));
-    let mut fields = vec![
+    let fields = vec![
         ("store".to_owned(), Some(Value::Bool(false))),
         ("include".to_owned(), include),
         ("max_output_tokens".to_owned(), settings.max_output.map(Value::from)),
@@ -76,20 +76,7 @@ fn head(settings: &ModelSettings, request: &Request<'_>) -> String {
         ("reasoning".to_owned(), reasoning(settings)),
         ("prompt_cache_key".to_owned(), Some(Value::from(cache_key(request)))),
     ];
-    for (name, value) in &settings.extra_body {
-        if matches!(name.as_str(), "model" | "input" | "instructions" | "tools" | "stream" | "reasoning") {
-            continue;
-        }
-        fields.retain(|(known, _)| known != name);
-        fields.push((name.clone(), Some(value.clone()).filter(|value| !value.is_null())));
-    }
-    let mut head = format!("{{\"model\":{},\"stream\":true,", quoted(&settings.name));
-    for (name, value) in fields {
-        if let Some(value) = value {
-            head.push_str(&format!("{}:{value},", quoted(&name)));
-        }
-    }
-    head
+    opening(settings, fields, &["input", "instructions", "tools", "reasoning"])
 }
 
 /// How hard the model shall think. No summary is asked for unless the settings do: OpenAI refuses the whole request of

@@ -16,7 +16,6 @@ const ANCHOR: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 /// Collects the places of anchors while a request is written.
 pub(super) struct Anchors {
     is_off: bool,
-    units: u32,
     fixed: Vec<usize>,
     offered: Vec<Place>,
 }
@@ -34,12 +33,7 @@ impl Anchors {
     /// Begins a request. A `cache_control` among the settings' further fields takes the place of all anchors.
     pub(super) fn new(settings: &ModelSettings) -> Self {
         let is_off = settings.extra_body.contains_key("cache_control");
-        Anchors { is_off, units: 0, fixed: Vec::new(), offered: Vec::new() }
-    }
-
-    /// A unit was written.
-    pub(super) fn count_unit(&mut self) {
-        self.units += 1;
+        Anchors { is_off, fixed: Vec::new(), offered: Vec::new() }
     }
 
     /// What was written last has an anchor.
@@ -47,9 +41,9 @@ impl Anchors {
         self.fixed.push(body.len() - 1);
     }
 
-    /// The block of the conversation that was written last can have an anchor.
-    pub(super) fn offer(&mut self, body: &str) {
-        self.offered.push(Place { units: self.units, at: body.len() - 1 });
+    /// The block of the conversation that was written last can have an anchor; `units` units end with it.
+    pub(super) fn offer(&mut self, body: &str, units: u32) {
+        self.offered.push(Place { units, at: body.len() - 1 });
     }
 
     /// Writes the anchors into the body, whose first `shared` units are those of the request before.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::quoted;
+use crate::json::opening;
 use crate::settings::ModelSettings;
 
 /// The longest answer where the settings name none, for the wire format demands one. Every model since Claude Opus 4 can
@@ -18,20 +18,7 @@ pub(super) fn head(settings: &ModelSettings) -> String {
     let mut fields = vec![("max_tokens".to_owned(), Some(Value::from(max_tokens)))];
     fields.push(("temperature".to_owned(), settings.temperature.map(Value::from)));
     fields.extend(thinking(&settings.name, settings.effort.as_deref(), max_tokens));
-    for (name, value) in &settings.extra_body {
-        if matches!(name.as_str(), "model" | "messages" | "tools" | "system" | "stream") {
-            continue;
-        }
-        fields.retain(|(known, _)| known != name);
-        fields.push((name.clone(), Some(value.clone()).filter(|value| !value.is_null())));
-    }
-    let mut head = format!("{{\"model\":{},\"stream\":true,", quoted(&settings.name));
-    for (name, value) in fields {
-        if let Some(value) = value {
-            head.push_str(&format!("{}:{value},", quoted(&name)));
-        }
-    }
-    head
+    opening(settings, fields, &["messages", "tools", "system"])
 }
 
 /// How an effort is said.
