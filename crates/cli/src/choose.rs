@@ -6,7 +6,7 @@ use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
 
 use crate::error::{CliError, USAGE};
-use crate::output::shortened;
+use crate::output::{inert, shortened};
 
 /// How many sessions are looked at where looking at all would take too long.
 const RECENT: usize = 16;
@@ -88,7 +88,8 @@ pub(crate) fn by_part(
         Err(several) => {
             let error =
                 CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
-            let lines = several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&s.title, 50)));
+            let lines =
+                several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&inert(&s.title), 50)));
             Err(lines.fold(error, CliError::hint).hint("give more of the id"))
         }
     }

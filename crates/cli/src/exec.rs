@@ -20,7 +20,7 @@ use crate::args::{ExecArguments, PromptSource, SessionChoice};
 use crate::choose::{latest, session, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
-use crate::history::unreadable;
+use crate::history::{unreadable, warn_of};
 use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
@@ -235,7 +235,8 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
     let id = short_id(&chosen.id);
     if let Some(cwd) = chosen.cwd.as_ref().filter(|cwd| cwd.as_path() != setup.workspace) {
         // Only `--cwd` leads here: without it the work is done where the session worked.
-        say(&format!("session {id} worked in {cwd}; it works in {} from here on", setup.workspace.display()));
+        let (cwd, here) = (inert(&cwd.to_string()), setup.workspace.display());
+        say(&format!("session {id} worked in {cwd}; it works in {here} from here on"));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);
@@ -263,7 +264,7 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
 }
 
 fn say_resumed(resumed: &Resumed, id: &str) {
-    resumed.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    warn_of(&resumed.damage);
     if resumed.was_interrupted {
         say(&format!("session {id} was interrupted; going on from its last complete entry"));
     }
