@@ -457,3 +457,34 @@ fn titles_and_damaged_lines_steer_no_terminal() {
         assert_eq!(said.contains("\\u{1b}[31mxx\\u{7}"), tells, "{command:?}: {said}");
     }
 }
+
+/// A summary is taken back without a model: none is asked, so what the log says of it will do. A session whose directory
+/// was moved says so.
+#[test]
+fn a_summary_is_taken_back_without_a_model() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let ran = machine.run(&["compact", &id]);
+    assert!(ran.code == 0 && machine.history(&id) != before, "{}", ran.err);
+    let segment = |number: u32| {
+        let file = machine.sessions()[0].join(format!("{number:04}.jsonl"));
+        fs::read_to_string(file).unwrap()
+    };
+    fs::remove_file(machine.path("config/mainstay/config.toml")).unwrap();
+    let ran = machine.run(&["compact", &id, "--undo"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{}", ran.err);
+    assert!(machine.history(&id).starts_with(&before), "{}", machine.history(&id));
+    let models = |number| segment(number).lines().filter(|line| line.contains(r#""kind":"model""#)).count();
+    assert_eq!((models(2), models(3)), (1, 1), "it is the same model");
+    machine.run(&["compact", &id]).failed(78, &["no model is configured"]);
+
+    machine.script(json!([say("moved")]));
+    fs::create_dir(machine.path("there")).unwrap();
+    machine.run(&["exec", "--cwd", "../there", "x"]).did(&["moved"]);
+    let id = Machine::id_of(&machine.sessions()[1]);
+    fs::rename(machine.path("there"), machine.path("gone")).unwrap();
+    for command in [&["compact", &id][..], &["compact", &id, "--undo"], &["exec", "--session", &id, "x"]] {
+        machine.run(command).failed(2, &[&format!("session {id} worked there; give `--cwd`")]);
+    }
+}
