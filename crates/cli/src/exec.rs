@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mainstay_agent::session::entry::StopReason;
-use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
+use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
 use mainstay_agent::{Agent, Event, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
@@ -19,7 +19,7 @@ use crate::args::{ExecArguments, PromptSource, SessionChoice};
 use crate::choose::{latest, session, settings_of, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
-use crate::history::{unreadable, warn_of};
+use crate::history::{cannot_open, warn_of};
 use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
@@ -223,13 +223,7 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
 
 fn cannot_resume(error: ResumeError, id: &str) -> CliError {
     match error {
-        ResumeError::Open(OpenError::Read(error)) => unreadable(error),
-        ResumeError::Open(error @ OpenError::InUse { .. }) => {
-            CliError::new(1, format!("session {id}: {error}"))
-                .hint("wait for it to end, or begin another session")
-        }
-        ResumeError::Open(error @ OpenError::Io { .. }) => CliError::new(1, format!("session {id}: {error}"))
-            .hint("nothing was run; check who may write there"),
+        ResumeError::Open(error) => cannot_open(error, id),
         ResumeError::Append(error @ AppendError::ReadOnly { .. }) => CliError::new(
             DAMAGED,
             format!("session {id}: {error}"),
