@@ -35,6 +35,14 @@ pub enum UndoError {
     /// The log cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The log does not reach so far.
+    #[error("there is no entry {seq} in the log; its last is {last}")]
+    NoSuchEntry {
+        /// The entry that was asked for.
+        seq: Seq,
+        /// The last that there is.
+        last: Seq,
+    },
     /// No change of a file is in effect.
     #[error("no change of a file is left to take back")]
     Nothing,
@@ -81,10 +89,15 @@ enum Course {
 ///
 /// # Errors
 ///
-/// If a file is no longer what was written, if the session is in use, or if something cannot be read or written.
+/// If a file is no longer what was written, if there is no entry `to`, if the session is in use, or if something cannot be
+/// read or written.
 pub fn undo(dir: &Path, to: Option<Seq>, now: jiff::Timestamp) -> Result<Vec<Undone>, UndoError> {
     // Held until the end, so that no agent works on the files meanwhile.
     let (log, _) = Log::open(dir, Durability::Relaxed, now)?;
+    let last = log.state().last_seq;
+    if let Some(seq) = to.filter(|seq| *seq > last) {
+        return Err(UndoError::NoSuchEntry { seq, last });
+    }
     let workspace = log.state().header.as_ref().map(|header| header.cwd.0.clone()).unwrap_or_default();
     let changes = changes(dir)?;
     match to {

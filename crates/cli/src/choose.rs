@@ -1,12 +1,14 @@
-//! Which session a command means.
+//! Which session a command means, and where it works.
 
 use std::path::Path;
 
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
+use mainstay_agent::session::message::FilePath;
 
 use crate::error::{CliError, USAGE};
-use crate::output::shortened;
+use crate::output::{inert, shortened};
+use crate::settings::Settings;
 
 /// How many sessions are looked at where looking at all would take too long.
 const RECENT: usize = 16;
@@ -37,6 +39,27 @@ pub(crate) fn session(data_home: &Path, cwd: &Path, part: Option<&str>) -> Resul
                 .hint("`mainstay sessions` lists all; `mainstay exec PROMPT` begins one")
         }),
     }
+}
+
+/// What a run works with: in `cwd` if that is given, else where the session worked, if it goes on with one. `resolve` makes
+/// the settings for a directory.
+///
+/// # Errors
+///
+/// As `resolve` fails; a session's directory that is gone is told as that.
+pub(crate) fn settings_of(
+    session: Option<&SessionSummary>,
+    cwd: Option<&Path>,
+    resolve: impl FnOnce(Option<&Path>) -> Result<Settings, CliError>,
+) -> Result<Settings, CliError> {
+    let home = session.and_then(|session| session.cwd.as_ref());
+    resolve(cwd.or(home.map(FilePath::as_path))).map_err(|error| match session {
+        Some(session) if error.code == USAGE && cwd.is_none() => error.hint(format!(
+            "session {} worked there; give `--cwd` the directory that it is in now",
+            short_id(&session.id)
+        )),
+        Some(_) | None => error,
+    })
 }
 
 /// The newest session of a directory that its user spoke to; no stub and no child.
@@ -88,7 +111,8 @@ pub(crate) fn by_part(
         Err(several) => {
             let error =
                 CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
-            let lines = several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&s.title, 50)));
+            let lines =
+                several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&inert(&s.title), 50)));
             Err(lines.fold(error, CliError::hint).hint("give more of the id"))
         }
     }

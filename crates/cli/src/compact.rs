@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use mainstay_agent::session::entry::ModelChoice;
+use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::{Agent, CompactError, Event, Setup};
-use tokio_util::sync::CancellationToken;
 
 use crate::args::CompactArguments;
 use crate::choose::{self, short_id};
@@ -16,7 +17,7 @@ use crate::exec::{failure_code, resume, text};
 use crate::output::say;
 use crate::settings::Settings;
 use crate::setup::setup;
-use crate::signals::{INTERRUPTED, Signals};
+use crate::signals::{INTERRUPTED, block_on, cancellable};
 
 /// Summarises a session's conversation, or takes the last summary back.
 ///
@@ -29,16 +30,14 @@ pub(crate) fn compact(
 ) -> Result<ExitCode, CliError> {
     let current = surroundings.current_dir.clone();
     let session = choose::session(&surroundings.data_home()?, &current, Some(&arguments.session))?;
-    let home = session.cwd.clone();
-    let directory = arguments.cwd.as_deref().or(home.as_ref().map(|path| path.as_path()));
     let overrides = Overrides { model: arguments.model.clone(), ..Overrides::default() };
-    let settings = Settings::resolve(surroundings, directory, overrides)?;
+    // To take a summary back no model is asked, so where none is configured that of the session will do.
+    let logged = if arguments.undo { logged_model(&session) } else { None };
+    let settings = choose::settings_of(Some(&session), arguments.cwd.as_deref(), |directory| {
+        Settings::resolve_or(surroundings, directory, overrides, logged)
+    })?;
     let setup = Setup { on_event: Arc::new(show), ..setup(&settings, None)? };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         let mut agent = resume(&session, setup)?;
         let signal = Arc::new(AtomicU8::new(INTERRUPTED));
         match run(&mut agent, arguments, signal.clone()).await {
@@ -49,8 +48,12 @@ pub(crate) fn compact(
             }
             Err(error) => {
                 let hint = match &error {
-                    CompactError::NoCompaction => Some("only the last compaction can be taken back; `mainstay rewind` goes back further"),
-                    CompactError::Failed(_) if arguments.undo => Some("`mainstay rewind` goes back to an earlier turn; a model with a larger window fits more"),
+                    CompactError::NoCompaction => Some(
+                        "only the last compaction can be taken back; `mainstay rewind` goes back further",
+                    ),
+                    CompactError::Failed(_) if arguments.undo => Some(
+                        "`mainstay rewind` goes back to an earlier turn; a model with a larger window fits more",
+                    ),
                     _ => None,
                 };
                 let code = match &error {
@@ -80,11 +83,11 @@ async fn run(
     if arguments.undo {
         return agent.undo_compaction().map(|_| ());
     }
-    let cancel = CancellationToken::new();
-    let listener = Signals::catch().map(|signals| tokio::spawn(signals.listen(cancel.clone(), signal)));
-    let done = agent.compact(arguments.instructions.as_deref(), &cancel).await.map(|_| ());
-    if let Ok(listener) = listener {
-        listener.abort();
-    }
-    done
+    let instructions = arguments.instructions.as_deref();
+    cancellable(signal, async |cancel| agent.compact(instructions, cancel).await.map(|_| ())).await
+}
+
+/// The model that answered last; none where the log does not say, which is told as soon as it is opened.
+fn logged_model(session: &SessionSummary) -> Option<ModelChoice> {
+    log::read(&session.dir).ok().and_then(|(state, _)| state.model)
 }

@@ -9,7 +9,7 @@ use mainstay_agent::session::log::{
 use crate::choose::{list, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{CliError, DAMAGED};
-use crate::history::{cannot_open, unreadable};
+use crate::history::{cannot_open, damage_line, unreadable};
 use crate::output::{inert, out, say};
 
 /// Exit code of a session in which something is damaged.
@@ -74,7 +74,7 @@ pub(crate) fn session(session: &SessionSummary, repair: bool) -> Result<ExitCode
             .map_err(|error| not_repaired(error, id))?;
         show_repaired(&done);
         let after = log::inspect(&session.dir).map_err(unreadable)?;
-        after.damage.iter().for_each(|damage| out(&format!("left as it is: {damage}")));
+        after.damage.iter().for_each(|damage| out(&damage_line("left as it is", damage)));
         after
     } else {
         before
@@ -88,7 +88,7 @@ pub(crate) fn session(session: &SessionSummary, repair: bool) -> Result<ExitCode
         Err(error) => return Err(unreadable(error)),
         Ok((state, _)) => {
             if let Some(what) = state.must {
-                say(&format!("session {id} can be read and not written: it holds {what}"));
+                say(&format!("session {id} can be read and not written: it holds {}", inert(&what)));
                 return Ok(ExitCode::from(DAMAGED));
             }
         }
@@ -112,7 +112,7 @@ fn show(found: &Inspection) {
     for segment in &found.segments {
         out(&format!("{:04}.jsonl: {} entries, {} bytes", segment.number, segment.entries, segment.bytes));
     }
-    found.damage.iter().for_each(|damage| out(&format!("damaged: {}", inert(&damage.to_string()))));
+    found.damage.iter().for_each(|damage| out(&damage_line("damaged", damage)));
     for (seq, hash) in &found.missing {
         out(&format!("missing: spill/{}, which entry {seq} names", hash.as_str()));
     }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::output::inert_lines;
+
 /// Exit code of a command line that cannot be obeyed: an unknown option, an unusable directory.
 pub(crate) const USAGE: u8 = 2;
 /// Exit code of a session that cannot go on: no readable header, or an entry that only a newer version knows.
@@ -43,11 +45,12 @@ impl CliError {
     }
 }
 
-/// Reads as it is printed: `error: …`, then the hints, indented.
+/// Reads as it is printed: `error: …`, then the hints, indented. Both may quote what others wrote, so neither can steer a
+/// terminal.
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
-        self.hints.iter().try_for_each(|hint| write!(f, "\n  {hint}"))
+        write!(f, "error: {}", inert_lines(&self.message))?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\n  {}", inert_lines(hint)))
     }
 }
 

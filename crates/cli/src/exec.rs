@@ -11,20 +11,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mainstay_agent::session::entry::StopReason;
-use mainstay_agent::session::log::{AppendError, OpenError, SessionSummary};
-use mainstay_agent::session::message::{ErrorClass, FilePath};
+use mainstay_agent::session::log::{AppendError, SessionSummary};
+use mainstay_agent::session::message::ErrorClass;
 use mainstay_agent::{Agent, Event, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
-use tokio_util::sync::CancellationToken;
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
-use crate::choose::{latest, session, short_id};
+use crate::choose::{latest, session, settings_of, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
-use crate::history::unreadable;
+use crate::history::{cannot_open, warn_of};
 use crate::output::{inert, inert_lines, out, say, shortened};
 use crate::settings::Settings;
 use crate::setup::setup;
-use crate::signals::{INTERRUPTED, Signals};
+use crate::signals::{INTERRUPTED, block_on, cancellable};
 use denials::Denials;
 use json::Line;
 
@@ -44,19 +43,14 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
 fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
     let prompt = prompt(arguments.prompt(), "the prompt")?;
     let chosen = chosen(surroundings, arguments)?;
-    let home = chosen.as_ref().and_then(|session| session.cwd.clone());
-    let directory = arguments.cwd.as_deref().or(home.as_ref().map(FilePath::as_path));
-    let settings = Settings::resolve(surroundings, directory, arguments.overrides())
-        .map_err(|error| about_the_session(error, chosen.as_ref(), arguments))?;
+    let settings = settings_of(chosen.as_ref(), arguments.cwd.as_deref(), |directory| {
+        Settings::resolve(surroundings, directory, arguments.overrides())
+    })?;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
     let on_event = denials.heard_on(on_event(arguments, signal.clone()));
     let setup = Setup { on_event, ..setup(&settings, arguments.require_plan)? };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::new(1, format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal));
+    let ended = block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal));
     denials.say(settings.config_home.as_deref());
     ended
 }
@@ -93,20 +87,6 @@ fn chosen(
         None => surroundings.workspace(arguments.cwd.as_deref())?,
     };
     session(&surroundings.data_home()?, &workspace, part).map(Some)
-}
-
-fn about_the_session(
-    error: CliError,
-    chosen: Option<&SessionSummary>,
-    arguments: &ExecArguments,
-) -> CliError {
-    match chosen {
-        Some(session) if error.code == USAGE && arguments.cwd.is_none() => error.hint(format!(
-            "session {} worked there; give `--cwd` the directory that it is in now",
-            short_id(&session.id)
-        )),
-        Some(_) | None => error,
-    }
 }
 
 /// The name of an early end, for events.
@@ -182,21 +162,19 @@ async fn run(
     setup: Setup,
     signal: Arc<AtomicU8>,
 ) -> Result<ExitCode, CliError> {
-    let cancel = CancellationToken::new();
-    // From here on a signal ends the turn in order, however early it comes.
-    let listener =
-        Signals::catch().map(|signals| tokio::spawn(signals.listen(cancel.clone(), signal.clone())));
-    let mut agent = match chosen {
-        Some(session) => resume(session, setup)?,
-        None => create(setup)?,
-    };
-    if is_json {
-        started(&agent, chosen.is_some());
-    }
-    let report = agent.run(prompt, &cancel).await;
-    if let Ok(listener) = listener {
-        listener.abort();
-    }
+    // From here on a signal ends the turn in order.
+    let (agent, report) = cancellable(signal.clone(), async |cancel| {
+        let mut agent = match chosen {
+            Some(session) => resume(session, setup)?,
+            None => create(setup)?,
+        };
+        if is_json {
+            started(&agent, chosen.is_some());
+        }
+        let report = agent.run(prompt, cancel).await;
+        Ok::<_, CliError>((agent, report))
+    })
+    .await?;
     if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
         // What steers a terminal is the user's to see, not the terminal's to obey; a pipe gets the true bytes.
         out(&if stdout().is_terminal() { inert_lines(&report.text) } else { report.text.clone() });
@@ -235,7 +213,8 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
     let id = short_id(&chosen.id);
     if let Some(cwd) = chosen.cwd.as_ref().filter(|cwd| cwd.as_path() != setup.workspace) {
         // Only `--cwd` leads here: without it the work is done where the session worked.
-        say(&format!("session {id} worked in {cwd}; it works in {} from here on", setup.workspace.display()));
+        let (cwd, here) = (inert(&cwd.to_string()), setup.workspace.display());
+        say(&format!("session {id} worked in {cwd}; it works in {here} from here on"));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
     say_resumed(&resumed, id);
@@ -244,13 +223,7 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
 
 fn cannot_resume(error: ResumeError, id: &str) -> CliError {
     match error {
-        ResumeError::Open(OpenError::Read(error)) => unreadable(error),
-        ResumeError::Open(error @ OpenError::InUse { .. }) => {
-            CliError::new(1, format!("session {id}: {error}"))
-                .hint("wait for it to end, or begin another session")
-        }
-        ResumeError::Open(error @ OpenError::Io { .. }) => CliError::new(1, format!("session {id}: {error}"))
-            .hint("nothing was run; check who may write there"),
+        ResumeError::Open(error) => cannot_open(error, id),
         ResumeError::Append(error @ AppendError::ReadOnly { .. }) => CliError::new(
             DAMAGED,
             format!("session {id}: {error}"),
@@ -263,7 +236,7 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
 }
 
 fn say_resumed(resumed: &Resumed, id: &str) {
-    resumed.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    warn_of(&resumed.damage);
     if resumed.was_interrupted {
         say(&format!("session {id} was interrupted; going on from its last complete entry"));
     }

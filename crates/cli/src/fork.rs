@@ -7,7 +7,7 @@ use mainstay_agent::session::log::{self, ForkError, SessionSummary};
 
 use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
-use crate::history::unreadable;
+use crate::history::{unreadable, warn_of};
 use crate::output::{out, say};
 use crate::rewind::refused;
 
@@ -22,7 +22,7 @@ pub(crate) fn fork(data_home: &Path, session: &SessionSummary, turn: Option<u64>
     let forked = log::fork(data_home, &session.dir, SessionId::random(now), turn, now)
         .map_err(|error| not_forked(error, id))?;
     let (state, opening) = log::read(&forked.dir).map_err(unreadable)?;
-    opening.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    warn_of(&opening.damage);
     let place = match turn {
         None => "as it is now".to_owned(),
         Some(0) => "before its first turn".to_owned(),

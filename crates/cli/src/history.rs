@@ -1,13 +1,13 @@
 //! `mainstay history`: the conversation exactly as the model sees it.
 
 use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
-use mainstay_agent::session::log::{self, OpenError, ReadError, SessionSummary};
+use mainstay_agent::session::log::{self, Damage, OpenError, ReadError, SessionSummary};
 use mainstay_agent::session::secrets::mask;
 use mainstay_agent::session::state::SessionState;
 use serde_json::Value;
 
 use crate::error::{CliError, DAMAGED, USAGE};
-use crate::output::{inert_lines, out, say};
+use crate::output::{inert, inert_lines, out, say};
 
 /// Shows a session's history: for people, or as the document that `history.json` holds, with what looks like a secret
 /// masked, since it is often passed on.
@@ -29,8 +29,18 @@ pub(crate) fn history(session: &SessionSummary, json: bool) -> Result<(), CliErr
 /// If the session cannot be read at all.
 pub(crate) fn read(session: &SessionSummary) -> Result<SessionState, CliError> {
     let (state, opening) = log::read(&session.dir).map_err(unreadable)?;
-    opening.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    warn_of(&opening.damage);
     Ok(state)
+}
+
+/// Says on stderr what of a session could not be read.
+pub(crate) fn warn_of(damage: &[Damage]) {
+    damage.iter().for_each(|damage| say(&damage_line("warning", damage)));
+}
+
+/// A damage in one line, which may quote what stands in the log. `what` says what is made of it.
+pub(crate) fn damage_line(what: &str, damage: &Damage) -> String {
+    format!("{what}: {}", inert(&damage.to_string()))
 }
 
 /// What is said of a session that cannot be read.

@@ -3,8 +3,8 @@
 //! Each command is a module; [`error::CliError`] is how any of them ends early. Behaviour of the agent lives in
 //! `mainstay-agent`, not here.
 
-mod error;
 mod output;
+mod error;
 mod config;
 mod grants;
 mod args;

@@ -7,6 +7,7 @@ use mainstay_agent::model::{
     AnthropicModel, ChatModel, GeminiModel, Model, ModelSettings, ResponsesModel, ScriptModel, Secret,
     SettingsError,
 };
+use mainstay_agent::session::entry::ModelChoice;
 
 use crate::config::Api;
 use crate::error::CliError;
@@ -20,6 +21,13 @@ use crate::settings::{ModelConfig, ServedModel};
 pub(crate) fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, CliError> {
     match config {
         ModelConfig::Script { file } => script(file),
+        ModelConfig::Logged(choice) => {
+            let like_logged = |settings| ModelSettings { effort: choice.effort.clone(), ..settings };
+            unasked(choice, like_logged).ok_or_else(|| {
+                CliError::configuration(format!("the session's model `{}` is not known here", choice.model))
+                    .hint("say which to take: --model PROVIDER/NAME")
+            })
+        }
         ModelConfig::Served(served) => {
             serve(served.api, settings(served)).map_err(|error| CliError::configuration(error.to_string()))
         }
@@ -34,6 +42,21 @@ pub(crate) fn serve(api: Api, settings: ModelSettings) -> Result<Arc<dyn Model>,
         Api::OpenaiChat => Arc::new(ChatModel::new(settings)?),
         Api::Gemini => Arc::new(GeminiModel::new(settings)?),
     })
+}
+
+/// Makes a model of which a log tells, to encode and measure as it did; none if its name is none. It must not be asked: it
+/// has no address and no key.
+pub(crate) fn unasked(
+    choice: &ModelChoice,
+    shaped: impl FnOnce(ModelSettings) -> ModelSettings,
+) -> Option<Arc<dyn Model>> {
+    let Some((_, api)) = Api::WORDS.into_iter().find(|(word, _)| *word == choice.api) else {
+        let script = format!("{{\"context_window\": {}, \"answers\": []}}", choice.context_window);
+        return Some(Arc::new(ScriptModel::from_json(choice.model.as_str(), &script).ok()?));
+    };
+    let (provider, name) = choice.model.split_once('/')?;
+    let settings = ModelSettings::new(provider, name, "http://127.0.0.1", choice.context_window);
+    serve(api, shaped(settings)).ok()
 }
 
 fn script(file: &Path) -> Result<Arc<dyn Model>, CliError> {

@@ -7,7 +7,7 @@ use mainstay_agent::session::log::{
 use crate::args::RewindArguments;
 use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
-use crate::history::{cannot_open, unreadable};
+use crate::history::{cannot_open, unreadable, warn_of};
 use crate::output::{out, say};
 
 /// Goes back, and says where the session stands now and how to return.
@@ -20,7 +20,7 @@ pub(crate) fn rewind(session: &SessionSummary, arguments: &RewindArguments) -> R
     let now = jiff::Timestamp::now();
     let (mut log, opening) =
         Log::open(&session.dir, Durability::Always, now).map_err(|error| cannot_open(error, id))?;
-    opening.damage.iter().for_each(|damage| say(&format!("warning: {damage}")));
+    warn_of(&opening.damage);
     let rewound = log.rewind(target(arguments), now).map_err(|error| refused(error, id))?;
     if let Err(error) = log.write_history() {
         say(&format!("warning: history.json is not up to date: {error}"));

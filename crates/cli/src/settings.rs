@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mainstay_agent::permission::Rules;
-use mainstay_agent::session::entry::Grant;
+use mainstay_agent::session::entry::{Grant, ModelChoice};
 pub(crate) use model::{ModelConfig, ServedModel};
 
 use crate::config::builtin::BUILT_IN;
@@ -69,12 +69,23 @@ impl Settings {
         directory: Option<&Path>,
         overrides: Overrides,
     ) -> Result<Self, CliError> {
+        Settings::resolve_or(surroundings, directory, overrides, None)
+    }
+
+    /// The same for work that asks no model: where none is configured, `logged` is taken.
+    pub(crate) fn resolve_or(
+        surroundings: &Surroundings,
+        directory: Option<&Path>,
+        overrides: Overrides,
+        logged: Option<ModelChoice>,
+    ) -> Result<Self, CliError> {
         let workspace = surroundings.workspace(directory)?;
         let config = Config::load(surroundings, &workspace, overrides)?;
         let data_home = surroundings.data_home()?;
-        let model = match &config.values.model {
-            Some(name) => model::resolve(name, &config, surroundings)?,
-            None => return Err(discovery::no_model(&config, &surroundings.environment)),
+        let model = match (&config.values.model, logged) {
+            (Some(name), _) => model::resolve(name, &config, surroundings)?,
+            (None, Some(logged)) => ModelConfig::Logged(logged),
+            (None, None) => return Err(discovery::no_model(&config, &surroundings.environment)),
         };
         let values = config.values;
         let config_home = surroundings.config_home();

@@ -89,12 +89,13 @@ pub(crate) fn import(data_home: &Path, current_dir: &Path, file: &Path) -> Resul
     read(&summary)?;
     let id = short_id(&summary.id);
     out(&format!("session {id} is here; {} turns: {}", summary.turns, inert(&summary.title)));
+    let shown = summary.cwd.as_ref().map(|cwd| inert(&cwd.to_string())).unwrap_or_default();
     match &summary.cwd {
         Some(cwd) if cwd.as_path().is_dir() => {
-            say(&format!("to go on with it in {cwd}: mainstay exec --session {id} \"…\""));
+            say(&format!("to go on with it in {shown}: mainstay exec --session {id} \"…\""));
         }
-        Some(cwd) => say(&format!(
-            "it worked in {cwd}, which is not here; to go on with it: mainstay exec --session {id} --cwd DIR \"…\""
+        Some(_) => say(&format!(
+            "it worked in {shown}, which is not here; to go on with it: mainstay exec --session {id} --cwd DIR \"…\""
         )),
         None => {}
     }

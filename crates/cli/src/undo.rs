@@ -1,12 +1,12 @@
 //! `mainstay undo`: what tools changed in files is taken back.
 
 use mainstay_agent::session::ids::Seq;
-use mainstay_agent::session::log::{OpenError, SessionSummary};
+use mainstay_agent::session::log::SessionSummary;
 use mainstay_agent::undo::{UndoError, Undone, undo as take_back};
 
 use crate::choose::short_id;
-use crate::error::CliError;
-use crate::history::unreadable;
+use crate::error::{CliError, USAGE};
+use crate::history::{cannot_open, unreadable};
 use crate::output::{inert, out};
 
 /// Takes back the changes of the last turn that changed files, or all behind an entry.
@@ -23,8 +23,12 @@ pub(crate) fn undo(session: &SessionSummary, to: Option<Seq>) -> Result<(), CliE
         Err(UndoError::Write { path, why, done }) => {
             done.iter().for_each(say_undone);
             let message = format!("{} could not be put back: {why}", path.display());
-            Err(CliError::new(1, message)
-                .hint("the files above were put back; run the command again for the rest"))
+            Err(CliError::new(1, message).hint(match done.is_empty() {
+                true => {
+                    "nothing was changed; check who may write there, and free some space if there is none"
+                }
+                false => "the files above were put back; run the command again for the rest",
+            }))
         }
         Err(error) => Err(refused(error, short_id(&session.id))),
     }
@@ -38,15 +42,15 @@ fn say_undone(undone: &Undone) {
 
 fn refused(error: UndoError, id: &str) -> CliError {
     match error {
-        UndoError::Open(OpenError::Read(error)) | UndoError::Read(error) => unreadable(error),
-        UndoError::Open(error @ OpenError::InUse { .. }) => {
-            CliError::new(1, format!("session {id}: {error}")).hint("wait for it to end")
-        }
+        UndoError::Open(error) => cannot_open(error, id),
+        UndoError::Read(error) => unreadable(error),
+        error @ UndoError::NoSuchEntry { .. } => CliError::new(USAGE, format!("session {id}: {error}"))
+            .hint("`mainstay history --json` shows the entries"),
         UndoError::Conflicts(conflicts) => {
             let error = CliError::new(1, "nothing was changed, since a file is no longer what was written");
             conflicts.iter().fold(error, |error, conflict| error.hint(inert(conflict)))
         }
-        error @ (UndoError::Open(_) | UndoError::Nothing | UndoError::Write { .. }) => {
+        error @ (UndoError::Nothing | UndoError::Write { .. }) => {
             CliError::new(1, format!("session {id}: {error}"))
         }
     }

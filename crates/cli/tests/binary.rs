@@ -812,6 +812,32 @@ fn what_is_no_longer_what_was_written_is_not_taken_back() {
     fs::remove_file(machine.work("b.txt")).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", machine.work("b.txt")).unwrap();
     machine.run(&["undo", &id, "--to", "1"]).failed(1, &["nothing was changed"]);
-    machine.run(&["undo", &id, "--to", "99999"]).failed(1, &["no change of a file is left"]);
+    machine.run(&["undo", &id, "--to", "99999"]).failed(2, &["there is no entry 99999 in the log"]);
+    let last = machine.entries().last().unwrap()["seq"].to_string();
+    machine.run(&["undo", &id, "--to", &last]).failed(1, &["no change of a file is left"]);
     machine.run(&["undo", "nope"]).failed(2, &["no session has `nope` in its id"]);
+}
+
+/// A file that cannot be written ends it, and what was put back until then is told: nothing, or what is listed.
+#[test]
+fn an_undo_that_cannot_write_says_what_it_has_done() {
+    let machine = Machine::new();
+    machine.script(json!([
+        write("a.txt", "a\n"),
+        write("b.txt", "b\n"),
+        say("x"),
+        write("b.txt", "c\n"),
+        say("y")
+    ]));
+    assert_eq!(machine.run(&["exec", "go"]).code, 0);
+    assert_eq!(machine.run(&["exec", "--last", "on"]).code, 0);
+    let id = machine.id();
+    let allow = |mode| fs::set_permissions(machine.work("b.txt"), fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o444);
+    machine
+        .run(&["undo", &id])
+        .failed(1, &["b.txt is read-only", "nothing was changed; check who may write"]);
+    allow(0o644);
+    assert!(machine.run(&["undo", &id]).out.contains("put back"));
+    assert_eq!(fs::read_to_string(machine.work("b.txt")).unwrap(), "b\n");
 }

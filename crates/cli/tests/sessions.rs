@@ -421,3 +421,70 @@ fn doctor_says_what_there_is() {
     machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folders"]);
     machine.run(&["doctor", "--repair"]).failed(2, &["<ID>"]);
 }
+
+/// Neither a title nor a damaged line steers the terminal, wherever it is said.
+#[test]
+fn titles_and_damaged_lines_steer_no_terminal() {
+    let machine = Machine::new();
+    machine.script(json!([say("one"), say("two"), say("three")]));
+    for _ in 0..2 {
+        machine.run(&["exec", "harm\u{1b}]0;x\u{7}\u{202e}less"]).did(&["one"]);
+    }
+    let plain = |text: &str| !text.chars().any(|c| c == '\u{202e}' || (c.is_control() && c != '\n'));
+    let ran = machine.run(&["plan", "-"]);
+    ran.failed(2, &["2 sessions have", "\\u{202e}less"]);
+    assert!(plain(&ran.err), "{:?}", ran.err);
+
+    let dir = &machine.sessions()[0];
+    let id = Machine::id_of(dir);
+    let whole = fs::read_to_string(dir.join("0001.jsonl")).unwrap();
+    let last = whole.lines().last().unwrap();
+    // A checksum is text like any other as long as it is not right.
+    let damaged = format!("{}\u{1b}[31mxx\u{7}\"}}", &last[..last.len() - 10]);
+    for (command, tells) in [
+        (&["history", &id][..], true),
+        (&["plan", &id], true),
+        (&["doctor", &id], true),
+        // The copy does not have the line.
+        (&["fork", &id], false),
+        (&["rewind", &id, "--turn", "0"], true),
+        (&["exec", "--session", &id, "on"], true),
+    ] {
+        fs::write(dir.join("0001.jsonl"), whole.replace(last, &damaged)).unwrap();
+        let ran = machine.run(command);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert!(plain(&said), "{command:?}: {said:?}");
+        assert_eq!(said.contains("\\u{1b}[31mxx\\u{7}"), tells, "{command:?}: {said}");
+    }
+}
+
+/// A summary is taken back without a model: none is asked, so what the log says of it will do. A session whose directory
+/// was moved says so.
+#[test]
+fn a_summary_is_taken_back_without_a_model() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let before = machine.history(&id);
+    let ran = machine.run(&["compact", &id]);
+    assert!(ran.code == 0 && machine.history(&id) != before, "{}", ran.err);
+    let segment = |number: u32| {
+        let file = machine.sessions()[0].join(format!("{number:04}.jsonl"));
+        fs::read_to_string(file).unwrap()
+    };
+    fs::remove_file(machine.path("config/mainstay/config.toml")).unwrap();
+    let ran = machine.run(&["compact", &id, "--undo"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{}", ran.err);
+    assert!(machine.history(&id).starts_with(&before), "{}", machine.history(&id));
+    let models = |number| segment(number).lines().filter(|line| line.contains(r#""kind":"model""#)).count();
+    assert_eq!((models(2), models(3)), (1, 1), "it is the same model");
+    machine.run(&["compact", &id]).failed(78, &["no model is configured"]);
+
+    machine.script(json!([say("moved")]));
+    fs::create_dir(machine.path("there")).unwrap();
+    machine.run(&["exec", "--cwd", "../there", "x"]).did(&["moved"]);
+    let id = Machine::id_of(&machine.sessions()[1]);
+    fs::rename(machine.path("there"), machine.path("gone")).unwrap();
+    for command in [&["compact", &id][..], &["compact", &id, "--undo"], &["exec", "--session", &id, "x"]] {
+        machine.run(command).failed(2, &[&format!("session {id} worked there; give `--cwd`")]);
+    }
+}

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use self::matching::{Replacement, nearest};
 use crate::arguments::{Arguments, PATH, described};
-use crate::diff;
+use crate::diff::{self, LineDiff};
 use crate::encoding::Encoding;
-use crate::files::{Snapshot, alone, change, check_seen, touched};
+use crate::files::{Snapshot, alone, change, check_seen, check_writable, touched};
 use crate::place::{Place, Purpose};
 use crate::text::count;
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
@@ -120,19 +120,30 @@ fn replacement(arguments: &mut Arguments, index: usize, item: Value) -> Option<R
 pub(crate) fn preview(arguments: &str, context: &CallContext) -> Option<String> {
     let (path, edits, _) = decode(arguments).ok()?;
     let place = Place::of_existing(context, &path, Purpose::Change).ok()?;
-    let old = Snapshot::take(&place).ok()??;
-    let encoding = Encoding::of(&old.bytes);
-    let before = encoding.decode(&old.bytes);
-    let (after, _, _) = apply_all(&before, &edits, encoding).ok()?;
-    diff::lines(&before, &after).map(|diff| diff.text)
+    prepared(context, &place, &edits).ok()?.diff().map(|diff| diff.text)
 }
 
-fn edit(
-    context: &CallContext,
-    place: &Place,
-    edits: &[Replacement],
-    note: Option<String>,
-) -> Result<ToolOutput, ToolError> {
+/// What a call would make of a file, before anything is changed.
+struct Prepared {
+    old: Snapshot,
+    /// What the file holds and shall hold, as text.
+    before: Vec<u8>,
+    after: Vec<u8>,
+    /// The same as bytes of the file.
+    bytes: Vec<u8>,
+    replaced: u64,
+    /// What to tell about how the edits matched.
+    notes: Vec<String>,
+}
+
+impl Prepared {
+    fn diff(&self) -> Option<LineDiff> {
+        diff::lines(&self.before, &self.after)
+    }
+}
+
+/// Makes the edits on a copy, if the file may be edited so.
+fn prepared(context: &CallContext, place: &Place, edits: &[Replacement]) -> Result<Prepared, ToolError> {
     let shown = &place.shown;
     let Some(old) = Snapshot::take(place)? else {
         return Err(ToolError::from(format!("{shown} does not exist; make it with write")));
@@ -141,22 +152,34 @@ fn edit(
     if encoding == Encoding::Binary {
         return Err(ToolError::from(format!("{shown} is a binary file; it was not changed")));
     }
-    let before = encoding.decode(&old.bytes);
+    let before = encoding.decode(&old.bytes).into_owned();
     check_seen(context, place, &old, || {
         let region = edits.first().map(|edit| nearest(&before, &edit.old));
         format!("As it is now: {}", region.unwrap_or_default())
     })?;
-    let (after, replaced, mut notes) = apply_all(&before, edits, encoding)
+    let (after, replaced, notes) = apply_all(&before, edits, encoding)
         .map_err(|error| ToolError { summary: format!("{shown}: {}", error.summary), ..error })?;
     let bytes = encoding.encode(&after);
     if bytes == old.bytes {
         return Err(ToolError::from(format!("{shown}: the edits match but together change nothing")));
     }
-    let change = change(context, place, Some(&old), &bytes)?;
-    let diff = diff::lines(&before, &after);
+    check_writable(place, &old)?;
+    Ok(Prepared { old, before, after, bytes, replaced, notes })
+}
+
+fn edit(
+    context: &CallContext,
+    place: &Place,
+    edits: &[Replacement],
+    note: Option<String>,
+) -> Result<ToolOutput, ToolError> {
+    let prepared = prepared(context, place, edits)?;
+    let change = change(context, place, Some(&prepared.old), &prepared.bytes)?;
+    let diff = prepared.diff();
     let lines = diff.as_ref().map(|diff| format!(" (+{} -{} lines)", diff.added, diff.removed));
-    let replaced = count(replaced, "replacement");
-    notes.insert(0, format!("Edited {shown}: {replaced}{}", lines.unwrap_or_default()));
+    let replaced = count(prepared.replaced, "replacement");
+    let mut notes = vec![format!("Edited {}: {replaced}{}", place.shown, lines.unwrap_or_default())];
+    notes.extend(prepared.notes);
     notes.extend([place.note.clone(), note].into_iter().flatten());
     let hash = Some(change.after.clone());
     Ok(ToolOutput {

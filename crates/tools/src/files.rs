@@ -186,8 +186,8 @@ pub(crate) fn replace(place: &Place, old: Option<&Snapshot>, bytes: &[u8]) -> Re
     put(place, old, bytes).map_err(|error| ToolError::from(format!("cannot write {}: {error}", place.shown)))
 }
 
-/// A rename would replace a read-only file without a word, so it is asked here.
-fn check_writable(place: &Place, old: &Snapshot) -> Result<(), ToolError> {
+/// Checks that a file's owner may write it: a rename would replace a read-only file without a word.
+pub(crate) fn check_writable(place: &Place, old: &Snapshot) -> Result<(), ToolError> {
     if old.stat.st_mode & 0o200 != 0 {
         return Ok(());
     }

@@ -7,9 +7,9 @@ use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
 use crate::arguments::{Arguments, PATH};
-use crate::diff;
+use crate::diff::{self, LineDiff};
 use crate::encoding::Encoding;
-use crate::files::{Snapshot, alone, change, check_seen, touched};
+use crate::files::{Snapshot, alone, change, check_seen, check_writable, touched};
 use crate::place::{Place, Purpose};
 use crate::text::{count, head_and_tail};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
@@ -57,13 +57,41 @@ fn decode(arguments: &str) -> Result<(String, String, Option<String>), ToolError
 pub(crate) fn preview(arguments: &str, context: &CallContext) -> Option<String> {
     let (path, content, _) = decode(arguments).ok()?;
     let place = Place::of(context, &path, Purpose::Change).ok()?;
-    let Some(old) = Snapshot::take(&place).ok()? else {
-        return diff::lines(b"", content.as_bytes()).map(|diff| diff.text);
-    };
-    let (bytes, _) = fitted(&place, &old.bytes, &content).ok()?;
+    match Snapshot::take(&place).ok()? {
+        Some(old) => match prepared(context, &place, &old, &content).ok()? {
+            Prepared::Changed { diff, .. } => diff.map(|diff| diff.text),
+            Prepared::Unchanged { .. } => None,
+        },
+        None => diff::lines(b"", content.as_bytes()).map(|diff| diff.text),
+    }
+}
+
+/// What a call would make of an existing file, before anything is changed. `kept` tells what was kept of its form.
+enum Prepared {
+    /// It holds exactly this already.
+    Unchanged { kept: String },
+    /// It shall hold these bytes.
+    Changed { bytes: Vec<u8>, diff: Option<LineDiff>, kept: String },
+}
+
+/// Fits the content to an existing file, if it may be overwritten so.
+fn prepared(
+    context: &CallContext,
+    place: &Place,
+    old: &Snapshot,
+    content: &str,
+) -> Result<Prepared, ToolError> {
+    let (bytes, kept) = fitted(place, &old.bytes, content)?;
+    let kept = kept.map(|kept| format!(" {kept}")).unwrap_or_default();
+    if bytes == old.bytes {
+        return Ok(Prepared::Unchanged { kept });
+    }
     let encoding = Encoding::of(&old.bytes);
-    let diff = diff::lines(&encoding.decode(&old.bytes), &encoding.decode(&bytes))?;
-    (bytes != old.bytes).then_some(diff.text)
+    let before = encoding.decode(&old.bytes);
+    check_seen(context, place, old, || head_and_tail(&String::from_utf8_lossy(&before), 2_000))?;
+    check_writable(place, old)?;
+    let diff = diff::lines(&before, &encoding.decode(&bytes));
+    Ok(Prepared::Changed { bytes, diff, kept })
 }
 
 fn write(
@@ -101,17 +129,14 @@ fn overwrite(
     content: &str,
 ) -> Result<ToolOutput, ToolError> {
     let shown = &place.shown;
-    let (bytes, kept) = fitted(place, &old.bytes, content)?;
-    let kept = kept.map(|kept| format!(" {kept}")).unwrap_or_default();
-    if bytes == old.bytes {
-        let summary = format!("{shown} unchanged: it already held exactly this{kept}");
-        return Ok(ToolOutput { summary, ..touched(place, Some(old.hash.clone())) });
-    }
-    let encoding = Encoding::of(&old.bytes);
-    let before = encoding.decode(&old.bytes);
-    check_seen(context, place, old, || head_and_tail(&String::from_utf8_lossy(&before), 2_000))?;
+    let (bytes, diff, kept) = match prepared(context, place, old, content)? {
+        Prepared::Changed { bytes, diff, kept } => (bytes, diff, kept),
+        Prepared::Unchanged { kept } => {
+            let summary = format!("{shown} unchanged: it already held exactly this{kept}");
+            return Ok(ToolOutput { summary, ..touched(place, Some(old.hash.clone())) });
+        }
+    };
     let change = change(context, place, Some(old), &bytes)?;
-    let diff = diff::lines(&before, &encoding.decode(&bytes));
     let lines = diff.as_ref().map(|diff| format!(" (+{} -{} lines)", diff.added, diff.removed));
     let hash = Some(change.after.clone());
     Ok(ToolOutput {

@@ -9,13 +9,12 @@ use std::sync::Arc;
 
 use mainstay_agent::SessionPictures;
 use mainstay_agent::model::units::Units;
-use mainstay_agent::model::{Model, ModelSettings, ScriptModel};
+use mainstay_agent::model::{Model, ModelSettings};
 use mainstay_agent::session::entry::{Answer, ModelChoice};
 use mainstay_agent::session::message::RequestMark;
 use mainstay_agent::session::request::request_with;
 use mainstay_agent::session::state::SessionState;
 
-use crate::config::Api;
 use crate::provider;
 
 /// The units of a request, byte for byte, and the settings that they were written with.
@@ -83,19 +82,14 @@ fn fits(units: &[Vec<u8>], mark: &RequestMark) -> bool {
     found.units == mark.units && mark.hash.starts_with(&found.hash)
 }
 
-/// A model that encodes as the chosen one does. It is never asked, so it has no address.
+/// A model that encodes as the chosen one does.
 fn encoder(choice: &ModelChoice, shape: Shape) -> Option<Arc<dyn Model>> {
-    let Some((_, api)) = Api::WORDS.into_iter().find(|(word, _)| *word == choice.api) else {
-        return Some(Arc::new(ScriptModel::from_json(choice.model.as_str(), "[]").ok()?));
-    };
-    let (provider, name) = choice.model.split_once('/')?;
-    let settings = ModelSettings {
+    provider::unasked(choice, |settings| ModelSettings {
         alternate_roles: shape.alternate_roles,
         images: shape.images,
         short_call_ids: shape.short_call_ids,
-        ..ModelSettings::new(provider, name, "http://127.0.0.1", choice.context_window)
-    };
-    provider::serve(api, settings).ok()
+        ..settings
+    })
 }
 
 /// Where two requests part.

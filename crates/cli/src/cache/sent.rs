@@ -41,8 +41,6 @@ pub(super) enum Event {
         /// What it is.
         to: String,
     },
-    /// The provider forced a repair.
-    Repair,
     /// The log had lost what the model is told of the world, and it was told anew.
     World,
     /// Lines of the log are damaged or missing.
@@ -55,7 +53,6 @@ impl Event {
             Event::Compaction => "compaction".to_owned(),
             Event::Rewind => "rewind".to_owned(),
             Event::Model { from, to } => format!("model changed: {from} → {to}"),
-            Event::Repair => "repair".to_owned(),
             Event::World => "the world was told anew".to_owned(),
             Event::Damage => "the log is damaged".to_owned(),
         }
@@ -99,13 +96,25 @@ impl Collector {
             }
             (Lane::Main, Body::Checkpoint(_)) => self.happened(Event::Compaction),
             (Lane::Main, Body::Model(choice)) => self.model(choice),
-            (Lane::Main, body) if body.kind() == "rewind" => {
+            (Lane::Main, Body::Rewind(_)) => {
                 // Across a segment's border the checkpoint is how it goes back.
                 self.since.retain(|event| *event != Event::Compaction);
                 self.happened(Event::Rewind);
             }
-            (Lane::Main, body) if body.kind() == "repair" => self.happened(Event::Repair),
-            (Lane::Main, _) => {}
+            (
+                Lane::Main,
+                Body::World(_)
+                | Body::UserPrompt(_)
+                | Body::ToolIntent(_)
+                | Body::ToolResult(_)
+                | Body::Notice(_)
+                | Body::Inbox(_)
+                | Body::Grant(_)
+                | Body::Compaction(_)
+                | Body::TurnEnd(_)
+                | Body::Lost(_)
+                | Body::Unknown(_),
+            ) => {}
         }
     }
 

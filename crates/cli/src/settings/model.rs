@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_agent::model::TextCalls;
+use mainstay_agent::session::entry::ModelChoice;
 
 use crate::config::base_url::BaseUrl;
 use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
@@ -23,6 +24,8 @@ pub(crate) enum ModelConfig {
     },
     /// A model that a provider serves.
     Served(Box<ServedModel>),
+    /// The model that a session's log names, where none is configured and none will be asked.
+    Logged(ModelChoice),
 }
 
 /// A model that a provider serves.

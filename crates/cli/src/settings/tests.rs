@@ -44,7 +44,7 @@ impl Machine {
 fn served(config: &str, variables: &[(&str, &str)]) -> ServedModel {
     match Machine::new(config, variables).resolve().unwrap().model {
         ModelConfig::Served(served) => *served,
-        ModelConfig::Script { file } => panic!("{}", file.display()),
+        ModelConfig::Script { .. } | ModelConfig::Logged(_) => panic!("it is served"),
     }
 }
 
@@ -163,7 +163,7 @@ fn an_effort_on_the_command_line_goes_over_that_of_the_model() {
         let overrides = Overrides { effort: said.map(str::to_owned), ..Overrides::default() };
         match Settings::resolve(&machine.surroundings, None, overrides).unwrap().model {
             ModelConfig::Served(served) => assert_eq!(served.effort.as_deref(), Some(expected)),
-            ModelConfig::Script { file } => panic!("{}", file.display()),
+            ModelConfig::Script { .. } | ModelConfig::Logged(_) => panic!("it is served"),
         }
     }
 }
@@ -193,7 +193,7 @@ fn certificates_are_read_from_where_they_were_named() {
         let surroundings = Surroundings { environment, ..machine.surroundings.clone() };
         match Settings::resolve(&surroundings, None, Overrides::default()).unwrap().model {
             ModelConfig::Served(served) => assert_eq!(served.ca_certificates, expected.as_bytes()),
-            ModelConfig::Script { file } => panic!("{}", file.display()),
+            ModelConfig::Script { .. } | ModelConfig::Logged(_) => panic!("it is served"),
         }
     }
     let (code, text) = Machine::new("model = \"ollama/m\"\nca_certificates = \"gone.pem\"", &[]).error();
@@ -209,7 +209,7 @@ fn a_script_is_found_from_where_the_user_stands() {
     let machine = Machine::new("", &[("MAINSTAY_MODEL", "script:sub/a.json")]);
     match machine.resolve().unwrap().model {
         ModelConfig::Script { file } => assert_eq!(file, machine.top.join("work/sub/a.json")),
-        ModelConfig::Served(served) => panic!("{served:?}"),
+        ModelConfig::Served(_) | ModelConfig::Logged(_) => panic!("it is a script"),
     }
 }
 
