@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mainstay_model::text_calls::Untaken;
 use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
+use mainstay_session::compaction;
 use mainstay_session::entry::{Answer, Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::Finish;
@@ -182,11 +183,15 @@ impl StepContext<'_> {
 
     /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.
     async fn ask(&self) -> Result<Asked, AppendError> {
+        let mut is_crowded = self.log.read(|state| compaction::is_crowded(&state.history));
         loop {
             let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
             let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
             let asked = if occupancy > thresholds.high {
                 self.make_room(Reason::Step).await?
+            } else if std::mem::take(&mut is_crowded) {
+                // Without it the conversation goes on as well, and the model is told of the images it does not see.
+                self.make_room(Reason::Images).await?.filter(|asked| matches!(asked, Asked::Cancelled))
             } else {
                 let Self { setup, log, cancel, number, .. } = *self;
                 let asked = Ask { setup, log, cancel, lane: Lane::Main, step: number }

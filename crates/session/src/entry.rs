@@ -540,7 +540,7 @@ pub struct Grant {
 /// A compaction was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Why it was tried: `turn_start`, `step`, `overflow`, `asked`, `undo`.
+    /// Why it was tried: `turn_start`, `step`, `images`, `overflow`, `asked`, `undo`.
     pub reason: String,
     /// How: `model` (the model's own summary), `folded` (that of a shortened conversation), `shrink` (old tool outputs were
     /// shortened), `plain` (a summary without a model), `undo` (the conversation from before the last one).
