@@ -133,8 +133,10 @@ impl Worker<'_> {
         for round in 1..=ROUNDS {
             let (seq, answer) = match self.ask(round).await? {
                 Asked::Answer(seq, answer) => (seq, answer),
-                // A worker's text is never read for calls.
-                Asked::TextCall(_) | Asked::Cancelled => return Ok(Written::Cancelled),
+                Asked::TextCall(_) => {
+                    return Ok(Written::Unusable("the model wrote a call instead of a summary".to_owned()));
+                }
+                Asked::Cancelled => return Ok(Written::Cancelled),
                 Asked::Overflow { .. } => return Ok(Written::TooLarge),
                 Asked::Failed(failure) => return Ok(failed(failure)),
             };
