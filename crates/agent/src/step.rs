@@ -3,13 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mainstay_model::failure::refuses_reasoning;
 use mainstay_model::text_calls::Untaken;
 use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
 use mainstay_session::compaction;
-use mainstay_session::entry::{Answer, Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
+use mainstay_session::conversation::Item;
+use mainstay_session::entry::{
+    Answer, Body, InboxMessage, Lane, Notice, NoticeKind, ReasoningRefused, UserPrompt,
+};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
-use mainstay_session::message::Finish;
+use mainstay_session::message::{ErrorClass, Finish};
 use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
@@ -210,7 +214,7 @@ impl StepContext<'_> {
                     Asked::Overflow { message } => {
                         self.make_room(Reason::Overflow { message: &message }).await?
                     }
-                    Asked::Failed(failure) => Some(StepEnd::Failed(failure)),
+                    Asked::Failed(failure) => self.leave_reasoning_out(failure)?,
                 }
             };
             if let Some(end) = end {
@@ -227,6 +231,30 @@ impl StepContext<'_> {
             Room::Cancelled => Some(StepEnd::Cancelled),
             Room::Failed(failure) => Some(StepEnd::Failed(failure)),
         })
+    }
+
+    /// Leaves signed reasoning out of the conversation where the provider no longer takes it; any other failure is the
+    /// step's end. What is left out is gone, so this happens once.
+    fn leave_reasoning_out(&self, failure: TurnFailure) -> Result<Option<StepEnd>, AppendError> {
+        let why = match &failure {
+            TurnFailure::Model { class: ErrorClass::BadRequest, message, .. }
+                if refuses_reasoning(message)
+                    && self.log.read(|state| state.history.iter().any(Item::is_bound)) =>
+            {
+                message.clone()
+            }
+            TurnFailure::Model { .. }
+            | TurnFailure::Log { .. }
+            | TurnFailure::TextCall { .. }
+            | TurnFailure::Window { .. } => {
+                return Ok(Some(StepEnd::Failed(failure)));
+            }
+        };
+        self.emit(Event::Warning(format!(
+            "the provider does not take back its own reasoning ({why}); it is left out from here on, and the request is sent again"
+        )));
+        self.log.append(Body::ReasoningRefused(ReasoningRefused { why }))?;
+        Ok(None)
     }
 
     /// Tells the model once in a turn that its call was not run, and gives up the next time.

@@ -74,6 +74,8 @@ pub enum Body {
     Grant(Grant),
     /// A compaction was tried.
     Compaction(Compaction),
+    /// The provider refused reasoning that it had signed; from here on it is left out.
+    ReasoningRefused(ReasoningRefused),
     /// The session went back to an earlier border of turns.
     Rewind(Rewind),
     /// A turn has ended.
@@ -100,6 +102,7 @@ impl Body {
             Body::Inbox(_) => "inbox",
             Body::Grant(_) => "grant",
             Body::Compaction(_) => "compaction",
+            Body::ReasoningRefused(_) => "reasoning_refused",
             Body::Rewind(_) => "rewind",
             Body::TurnEnd(_) => "turn_end",
             Body::Lost(_) => "lost",
@@ -652,6 +655,14 @@ pub struct TurnEnd {
     /// The workspace, where it is another than the segment began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<FilePath>,
+}
+
+/// The provider no longer takes what it had signed or sealed. All of it is left out of the conversation so far: the first
+/// bytes of the next request are others, this once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasoningRefused {
+    /// What the provider said.
+    pub why: String,
 }
 
 /// Stands for an entry that is gone, so that the numbers of the others are whole. What it was is not known.

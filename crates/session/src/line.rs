@@ -142,6 +142,7 @@ fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error
         Body::Inbox(fields) => append_object(line, fields),
         Body::Grant(fields) => append_object(line, fields),
         Body::Compaction(fields) => append_object(line, fields),
+        Body::ReasoningRefused(fields) => append_object(line, fields),
         // A build that passed over it would go on with what the user left.
         Body::Rewind(fields) => {
             line.extend_from_slice(MUST);
@@ -183,6 +184,7 @@ fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::E
         "inbox" => Body::Inbox(fields(text)?),
         "grant" => Body::Grant(fields(text)?),
         "compaction" => Body::Compaction(fields(text)?),
+        "reasoning_refused" => Body::ReasoningRefused(fields(text)?),
         "rewind" => Body::Rewind(fields(text)?),
         "turn_end" => Body::TurnEnd(fields(text)?),
         "lost" => Body::Lost(fields(text)?),

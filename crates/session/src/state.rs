@@ -284,6 +284,7 @@ impl SessionState {
             }
             Body::Grant(grant) => self.grants.push(grant.clone()),
             Body::Compaction(compaction) => self.compacted(compaction),
+            Body::ReasoningRefused(_) => self.history.iter_mut().for_each(Item::unbind),
             Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
             Body::TurnEnd(_) => {
                 self.turn_is_open = false;

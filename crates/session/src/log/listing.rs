@@ -214,6 +214,7 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Inbox(_)
         | Body::Grant(_)
         | Body::Compaction(_)
+        | Body::ReasoningRefused(_)
         | Body::TurnEnd(_)
         | Body::Lost(_)
         | Body::Unknown(_) => false,
