@@ -742,7 +742,7 @@ fn the_documented_examples_are_entries() {
             entry.body.kind().to_owned()
         })
         .collect();
-    assert_eq!(kinds.len(), 15, "{kinds:?}");
+    assert_eq!(kinds.len(), 16, "{kinds:?}");
 }
 
 /// The format: a change of any byte here is a new version of the format (see `docs/session-log.md`).
