@@ -13,13 +13,13 @@ use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
-    is_zero,
+    form, is_zero,
 };
 use crate::plan::{Plan, PlanInView};
 use crate::recent::RecentFiles;
 
-/// The version of the log format that this build writes and reads.
-pub const FORMAT: u32 = 1;
+/// The version of the log format that this build writes. It reads all before it.
+pub const FORMAT: u32 = 2;
 
 /// The version of the projection of a log to a request (see `docs/request-layout.md`).
 pub const PROJECTION: u32 = 1;
@@ -30,11 +30,45 @@ pub struct Entry {
     /// Its place in the session.
     pub seq: Seq,
     /// When it was written, by the wall clock. Informative only.
-    pub ts: jiff::Timestamp,
+    pub ts: When,
     /// Whose conversation it belongs to.
     pub lane: Lane,
     /// What it says.
     pub body: Body,
+}
+
+/// When an entry was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this time.
+    At(jiff::Timestamp),
+    /// So many milliseconds after the last entry before it that says [`When::At`]. Most entries do, in fewer bytes.
+    After(u32),
+}
+
+impl From<jiff::Timestamp> for When {
+    fn from(ts: jiff::Timestamp) -> Self {
+        When::At(ts)
+    }
+}
+
+/// Tells the time of entries that are read in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    last: Option<jiff::Timestamp>,
+}
+
+impl Clock {
+    /// When the next entry was written; none where no entry before it said a time.
+    pub fn read(&mut self, when: When) -> Option<jiff::Timestamp> {
+        match when {
+            When::At(ts) => {
+                self.last = Some(ts);
+                Some(ts)
+            }
+            When::After(ms) => self.last?.checked_add(jiff::SignedDuration::from_millis(i64::from(ms))).ok(),
+        }
+    }
 }
 
 /// Whose conversation an entry belongs to.
@@ -335,16 +369,16 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub finish: Finish,
     /// What the provider counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::usage")]
     pub usage: Option<Usage>,
     /// How the attempt ended.
     #[serde(default, skip_serializing_if = "Ended::is_complete")]
     pub ended: Ended,
     /// What was sent for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "sent", alias = "request", skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestMark>,
     /// How long it took, by a monotonic clock.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, rename = "took", alias = "duration_ms", skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
 }
 
@@ -372,6 +406,7 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolIntent {
     /// The answer entry that asked for the call.
+    #[serde(default = "form::entry_before", skip_serializing_if = "form::is_entry_before")]
     pub answer: Seq,
     /// The call's place among that answer's calls.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -204,7 +204,7 @@ impl Worker<'_> {
     }
 
     fn apply(&mut self, seq: Seq, body: Body) {
-        self.state.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
+        self.state.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH.into(), lane: Lane::Main, body });
     }
 }
 
