@@ -10,7 +10,7 @@ use crate::choose::{list, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{CliError, DAMAGED};
 use crate::history::{cannot_open, damage_line, unreadable};
-use crate::output::{inert, out, say};
+use crate::output::{counted, inert, out, say};
 
 /// Exit code of a session in which something is damaged.
 const FOUND: u8 = 1;
@@ -26,12 +26,13 @@ pub(crate) fn installation(surroundings: &Surroundings) -> Result<ExitCode, CliE
     out(&format!("version      mainstay {}", env!("CARGO_PKG_VERSION")));
     out(&format!("data         {}{}", home.display(), if home.is_dir() { "" } else { " (not there yet)" }));
     out(&format!("config       {}", config(surroundings)));
-    out(&format!("sessions     {}", counted(&sessions)));
+    out(&format!("sessions     {}", numbers(&sessions)));
     let trash = log::list_trash(&home).map(|trash| trash.len()).unwrap_or_default();
     out(&format!("trash        {trash} in {}", log::trash_dir(&home).display()));
     let leftovers = log::leftovers(&home).unwrap_or_default();
     if !leftovers.is_empty() {
-        out(&format!("leftovers    {} folders without a session, which may be removed:", leftovers.len()));
+        let folders = counted(leftovers.len() as u64, "folder");
+        out(&format!("leftovers    {folders} without a session, which may be removed:"));
         leftovers.iter().take(5).for_each(|path| out(&format!("             {}", path.display())));
     }
     out(&format!("system       {} {}", std::env::consts::OS, std::env::consts::ARCH));
@@ -50,7 +51,7 @@ fn config(surroundings: &Surroundings) -> String {
     }
 }
 
-fn counted(sessions: &[SessionSummary]) -> String {
+fn numbers(sessions: &[SessionSummary]) -> String {
     let count = |what: fn(&SessionSummary) -> bool| sessions.iter().filter(|session| what(session)).count();
     format!(
         "{}, {} running, {} interrupted",
@@ -124,7 +125,8 @@ fn show(found: &Inspection) {
     }
     found.kept.iter().for_each(|path| out(&format!("kept: {}", path.display())));
     if found.waiting > 0 {
-        out(&format!("waiting: {} notifications from other processes", found.waiting));
+        let notifications = counted(found.waiting as u64, "notification");
+        out(&format!("waiting: {notifications} from other processes"));
     }
 }
 

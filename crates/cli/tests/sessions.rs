@@ -317,7 +317,7 @@ fn an_export_goes_through_a_pipe_and_is_masked_on_request() {
     assert!(ran.code == 0 && !ran.out.contains(&secret) && ran.out.contains("it is ***"), "{}", ran.out);
     assert!(ran.err.contains("what looks like a secret was replaced"), "{}", ran.err);
     fs::write(there.path("work/e"), &ran.out).unwrap();
-    there.run(&["import", "e"]).did(&["is here; 1 turns: tell"]);
+    there.run(&["import", "e"]).did(&["is here; 1 turn: tell"]);
     let other = Machine::new();
     fs::write(other.path("work/half"), &ran.out[..ran.out.len() / 2]).unwrap();
     other.run(&["import", "half"]).failed(1, &["line", "is not of an export", "nothing was imported"]);
@@ -418,7 +418,7 @@ fn doctor_says_what_there_is() {
     machine.three_turns();
     let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
     fs::create_dir(&stub).unwrap();
-    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folders"]);
+    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folder"]);
     machine.run(&["doctor", "--repair"]).failed(2, &["<ID>"]);
 }
 

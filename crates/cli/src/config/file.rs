@@ -8,7 +8,7 @@ use mainstay_agent::model::TextCalls;
 use super::base_url::BaseUrl;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
-use super::{Api, Approve, Durability, Layer, ModelLayer, ProviderLayer, Secret};
+use super::{Api, Approve, Durability, Layer, ModelLayer, PriceLayer, ProviderLayer, Secret};
 use crate::error::CliError;
 
 /// Reads the user's own file.
@@ -107,11 +107,22 @@ fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
         extra_body: table.section("extra_body", |body| {
             body.take_all().iter().map(|value| Ok((value.key().to_owned(), value.json()?))).collect()
         })?,
+        prices: PriceLayer {
+            input: table.get("input_price", price)?,
+            cached: table.get("cached_price", price)?,
+            cache_write: table.get("cache_write_price", price)?,
+            output: table.get("output_price", price)?,
+        },
     })
 }
 
 const TEXT_CALLS: [(&str, TextCalls); 3] =
     [("auto", TextCalls::Auto), ("on", TextCalls::On), ("off", TextCalls::Off)];
+
+/// US dollars for a million tokens.
+fn price(value: &Value<'_>) -> Result<f64, CliError> {
+    value.number(0.0..=1e6)
+}
 
 fn path(value: &Value<'_>) -> Result<PathBuf, CliError> {
     value.text().map(PathBuf::from)

@@ -67,6 +67,10 @@ temperature = 1
 images = true
 alternate_roles = false
 text_calls = "on"
+input_price = 2
+cached_price = 0.25
+cache_write_price = 2.5
+output_price = 10.5
 extra_body = { top_p = 0.5, stop = ["a"], nested = { at = 2026-01-02 } }
 "#;
 
@@ -102,6 +106,9 @@ fn every_key_is_read() {
     assert_eq!(model.temperature, Some(1.0));
     assert_eq!((model.images, model.alternate_roles), (Some(true), Some(false)));
     assert_eq!(model.text_calls, Some(TextCalls::On));
+    let prices =
+        PriceLayer { input: Some(2.0), cached: Some(0.25), cache_write: Some(2.5), output: Some(10.5) };
+    assert_eq!(model.prices, prices);
     assert_eq!(
         serde_json::to_value(&model.extra_body).unwrap(),
         serde_json::json!({"top_p": 0.5, "stop": ["a"], "nested": {"at": "2026-01-02"}})
@@ -377,7 +384,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     context = 1
     => error: config.toml:2:1: unknown key `context` in [providers.local.models."org/m"]
       did you mean `context_window`?
-      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body
+      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body, input_price, cached_price, cache_write_price, output_price
 
     [providers.local.models."org/m"]
     temperature = 2.5
