@@ -82,7 +82,7 @@ fn cost(tokens: u64, price: f64) -> u64 {
         reason = "a price is small and not negative"
     )]
     let price = (price * 1e6).round() as u128;
-    u64::try_from(u128::from(tokens) * price / 1_000).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(tokens).saturating_mul(price) / 1_000).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Say what is damaged in a session, and repair what can be
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArguments),
-    /// List the models that can be had: configured ones, those that servers on this machine have, windows and prices
+    /// List the models that can be had, with their windows and prices
     #[command(after_help = MODELS_EXAMPLES)]
     Models(ModelsArguments),
     /// Print the completion script of a shell

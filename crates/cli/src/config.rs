@@ -243,8 +243,8 @@ pub(crate) struct ProviderLayer {
 /// `[providers.NAME.models."MODEL"]`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelLayer {
-    /// `context_window` in tokens.
-    pub(crate) context_window: Option<Placed<u64>>,
+    /// `context_window` in tokens, at least [`defaults::MIN_WINDOW`].
+    pub(crate) context_window: Option<u64>,
     /// `max_output` in tokens.
     pub(crate) max_output: Option<u64>,
     /// `effort`, as the provider names it.

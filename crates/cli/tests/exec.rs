@@ -252,7 +252,7 @@ fn an_answer_has_the_form_that_it_must_have() {
     ran.ended(0, "{\"lines\": 2}\n", &[": end_turn; "]);
     assert_eq!(fs::read_to_string(machine.work("answer.json")).unwrap(), "{\"lines\": 2}\n");
     let notices: Vec<Value> =
-        machine.entries().into_iter().filter(|entry| entry["notice"] == "answer_form").collect();
+        machine.entries().into_iter().filter(|entry| entry["about"]["notice"] == "answer_form").collect();
     let texts: Vec<&str> = notices.iter().map(|notice| notice["text"].as_str().unwrap()).collect();
     assert_eq!(texts.len(), 3, "{:#?}", machine.entries());
     assert!(texts.iter().all(|text| text.contains(FORM)));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use mainstay_agent::model::TextCalls;
 
 use super::base_url::BaseUrl;
+use super::defaults;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
 use super::{Api, Approve, Durability, Layer, ModelLayer, PriceLayer, ProviderLayer, Secret};
@@ -97,7 +98,7 @@ fn read_provider(table: &mut Table<'_>) -> Result<ProviderLayer, CliError> {
 fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
     let tokens = 1..=1_000_000_000;
     Ok(ModelLayer {
-        context_window: table.place("context_window", |value| value.whole(tokens.clone()))?,
+        context_window: table.get("context_window", |value| window(value, tokens.clone()))?,
         max_output: table.get("max_output", |value| value.whole(tokens.clone()))?,
         effort: table.get("effort", |value| Ok(value.text()?.to_owned()))?,
         temperature: table.get("temperature", |value| value.number(0.0..=2.0))?,
@@ -118,6 +119,23 @@ fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
 
 const TEXT_CALLS: [(&str, TextCalls); 3] =
     [("auto", TextCalls::Auto), ("on", TextCalls::On), ("off", TextCalls::Off)];
+
+/// A context window, also of a model that is not asked: what is too small would fail only once it is.
+fn window(value: &Value<'_>, tokens: std::ops::RangeInclusive<u64>) -> Result<u64, CliError> {
+    let window = value.whole(tokens)?;
+    if window >= defaults::MIN_WINDOW {
+        return Ok(window);
+    }
+    Err(value
+        .complain(&format!(
+            "is too small: a session needs {} tokens or more, found {window}",
+            defaults::MIN_WINDOW
+        ))
+        .hint(
+            "serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768",
+        )
+        .hint("and say so here: context_window = 32768"))
+}
 
 /// US dollars for a million tokens.
 fn price(value: &Value<'_>) -> Result<f64, CliError> {

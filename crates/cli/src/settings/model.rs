@@ -179,7 +179,9 @@ impl<'a> Provider<'a> {
             ca_certificates: Vec::new(),
             first_token_timeout: limit(self.own.first_token_timeout, silence),
             idle_timeout: limit(self.own.idle_timeout, Some(defaults::IDLE_TIMEOUT)),
-            context_window: self.context_window(model, &said)?,
+            context_window: said
+                .context_window
+                .unwrap_or_else(|| self.built_in.map_or(UNKNOWN_WINDOW, |known| known.window(model))),
             prices: self.prices(model, &said)?,
             max_output: said.max_output,
             effort: effort.or(said.effort.take()),
@@ -253,25 +255,6 @@ impl<'a> Provider<'a> {
             cache_write: cache_write.or(known.and_then(|known| known.cache_write)),
             ..Prices::new(input, output)
         }))
-    }
-
-    fn context_window(&self, model: &str, said: &ModelLayer) -> Result<u64, CliError> {
-        let unsaid = self.built_in.map_or(UNKNOWN_WINDOW, |known| known.window(model));
-        let Some(window) = &said.context_window else { return Ok(unsaid) };
-        if window.value >= defaults::MIN_WINDOW {
-            return Ok(window.value);
-        }
-        Err(CliError::configuration(format!(
-            "{}: a context window of {} tokens ({}/{model}) is too small: a session needs {} or more",
-            window.origin,
-            window.value,
-            self.name,
-            defaults::MIN_WINDOW
-        ))
-        .hint(
-            "serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768",
-        )
-        .hint("and say so here: context_window = 32768"))
     }
 
     /// The text of the file that `ca_certificates` names, which is looked for from where it was said.
