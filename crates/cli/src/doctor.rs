@@ -111,7 +111,8 @@ fn hint(id: &str, repair: bool, found: &Inspection) {
 
 fn show(found: &Inspection) {
     for segment in &found.segments {
-        out(&format!("{:04}.jsonl: {} entries, {} bytes", segment.number, segment.entries, segment.bytes));
+        let (entries, bytes) = (counted(segment.entries, "entry"), counted(segment.bytes, "byte"));
+        out(&format!("{:04}.jsonl: {entries}, {bytes}", segment.number));
     }
     found.damage.iter().for_each(|damage| out(&damage_line("damaged", damage)));
     for (seq, hash) in &found.missing {
@@ -121,7 +122,7 @@ fn show(found: &Inspection) {
         out(&format!("damaged: {} is not what it was", path.display()));
     }
     if !found.lost.is_empty() {
-        out(&format!("lost before an earlier repair: {} entries", found.lost.len()));
+        out(&format!("lost before an earlier repair: {}", counted(found.lost.len() as u64, "entry")));
     }
     found.kept.iter().for_each(|path| out(&format!("kept: {}", path.display())));
     if found.waiting > 0 {
@@ -135,7 +136,7 @@ fn show_repaired(done: &Repaired) {
         out(&format!("repaired: {segment:04}.jsonl; as it was: {}", kept.display()));
     }
     let headers = if done.headers > 0 { ", and a header was made again" } else { "" };
-    out(&format!("{} entries are marked as lost{headers}", done.lost));
+    out(&format!("marked as lost: {}{headers}", counted(done.lost, "entry")));
 }
 
 fn not_repaired(error: RepairError, id: &str) -> CliError {

@@ -40,9 +40,13 @@ pub(crate) fn inert_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// A number of things: `1 turn`, `2 turns`.
+/// A number of things: `1 turn`, `2 turns`, `2 entries`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+    match (count, one.strip_suffix('y')) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {one}s"),
+    }
 }
 
 /// An amount of money, given in billionths of a US dollar.

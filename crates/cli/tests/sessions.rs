@@ -382,7 +382,7 @@ fn a_damaged_session_is_explained_and_repaired() {
     let ran = machine.run(&["rewind", &id, "--turn", "1"]);
     assert!(ran.code == 1 && ran.err.contains(&format!("mainstay doctor {id}")), "{}", ran.err);
     let ran = machine.run(&["doctor", &id, "--repair"]);
-    ran.did(&["before-repair-1", "1 entries are marked as lost", "is sound"]);
+    ran.did(&["before-repair-1", "marked as lost: 1 entry", "is sound"]);
     let kept = machine.sessions()[0].join("0001.jsonl.before-repair-1");
     assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
     machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);

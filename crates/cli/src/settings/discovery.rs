@@ -89,6 +89,7 @@ fn listed(items: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ProviderLayer;
 
     fn config() -> Config {
         Config { values: Default::default(), user_file: Some("/home/me/.config/mainstay/config.toml".into()) }
@@ -120,6 +121,26 @@ mod tests {
           servers on this machine: none found
           put this line at the top of /home/me/.config/mainstay/config.toml:
               model = "anthropic/claude-opus-5-5"
+          or say it for one run: mainstay exec --model PROVIDER/NAME "…"
+        "#);
+    }
+
+    #[test]
+    fn keys_of_providers_that_the_user_defined_count_too() {
+        let mut config = config();
+        for (name, variable) in [("hosted", "HOSTED_KEY"), ("groq", "")] {
+            let provider =
+                ProviderLayer { api_key_env: Some(variable.to_owned()), ..ProviderLayer::default() };
+            config.values.providers.insert(name.to_owned(), provider);
+        }
+        let environment: Environment =
+            [("HOSTED_KEY", "value-a"), ("GROQ_API_KEY", "value-b")].into_iter().collect();
+        insta::assert_snapshot!(advise(&config, &environment, &[]), @r#"
+        error: no model is configured
+          API keys in the environment: HOSTED_KEY (hosted)
+          servers on this machine: none found
+          put this line at the top of /home/me/.config/mainstay/config.toml:
+              model = "hosted/NAME"
           or say it for one run: mainstay exec --model PROVIDER/NAME "…"
         "#);
     }
