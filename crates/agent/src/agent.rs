@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::closing;
 use crate::compaction::{CompactError, Compactor, Reason, Room};
 use crate::event::{Event, TurnReport};
+use crate::prompt::Prompt;
 use crate::setup::{Clock, Setup, SetupError};
 use crate::shared::SharedLog;
 use crate::step::Told;
@@ -127,8 +128,8 @@ impl Agent {
     ///
     /// When `cancel` fires, the running step is cancelled, its calls get results, and the turn ends as cancelled. What
     /// fails is in the report.
-    pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> TurnReport {
-        self.turn(cancel).run(Some(prompt)).await
+    pub async fn run(&mut self, prompt: impl Into<Prompt>, cancel: &CancellationToken) -> TurnReport {
+        self.turn(cancel).run(Some(prompt.into())).await
     }
 
     /// Runs a turn without a prompt if a waking notification waits; none otherwise.

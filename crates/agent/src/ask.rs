@@ -102,11 +102,13 @@ impl Ask<'_> {
             }
             Reading::Untaken(untaken) => Some(untaken),
         };
+        let cost = self.cost(&attempt);
         let answer = Answer {
             model: self.log.read(|state| unless_named(state, self.setup.model.name())),
             content: attempt.content,
             finish: attempt.finish,
             usage: attempt.usage,
+            cost,
             ended: attempt.ended,
             request: Some(encoded.mark.clone()),
             duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -116,6 +118,16 @@ impl Ask<'_> {
             self.emit(Event::Answer { step: self.step, answer: answer.clone() });
         }
         Ok(Attempted { seq, answer, untaken, retry_after: attempt.retry_after })
+    }
+
+    /// What an attempt cost. One that failed before anything came costs nothing.
+    fn cost(&self, attempt: &Attempt) -> Option<u64> {
+        let prices = self.setup.prices?;
+        match attempt.usage {
+            Some(usage) => Some(prices.cost(usage)),
+            None if attempt.content.is_empty() && attempt.ended != Ended::Complete => Some(0),
+            None => None,
+        }
     }
 
     /// What becomes of calls written as text: a worker's are what it says.

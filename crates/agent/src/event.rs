@@ -82,6 +82,7 @@ pub enum Event {
 
 /// How a turn came out.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TurnReport {
     /// Why it ended.
     pub stop_reason: StopReason,
@@ -89,6 +90,8 @@ pub struct TurnReport {
     pub failure: Option<TurnFailure>,
     /// What the turn used.
     pub usage: Usage,
+    /// What the turn cost, in billionths of a US dollar; none where that is not known of every answer.
+    pub cost: Option<u64>,
     /// Calls that were denied in this turn.
     pub denied: u64,
     /// The text of the turn's last answer, cut short where the user cancelled it; empty if there was none, or if it was a
@@ -123,6 +126,11 @@ pub enum TurnFailure {
         /// What takes the room, and what can be done.
         message: String,
     },
+    /// The answer does not have the form that it must have, after it was asked for again.
+    AnswerForm {
+        /// What is wrong with the last one.
+        message: String,
+    },
     /// The session log could not be written.
     Log {
         /// What happened.
@@ -137,6 +145,7 @@ impl TurnFailure {
             TurnFailure::Model { message, .. }
             | TurnFailure::TextCall { message }
             | TurnFailure::Window { message }
+            | TurnFailure::AnswerForm { message }
             | TurnFailure::Log { message } => message,
         }
     }
@@ -147,6 +156,7 @@ impl TurnFailure {
             TurnFailure::Model { class, .. } => class.as_str(),
             TurnFailure::TextCall { .. } => "text_call",
             TurnFailure::Window { .. } => "overflow",
+            TurnFailure::AnswerForm { .. } => "answer_form",
             TurnFailure::Log { .. } => "log",
         }
     }
@@ -155,7 +165,10 @@ impl TurnFailure {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             TurnFailure::Model { retry_after, .. } => *retry_after,
-            TurnFailure::TextCall { .. } | TurnFailure::Window { .. } | TurnFailure::Log { .. } => None,
+            TurnFailure::TextCall { .. }
+            | TurnFailure::Window { .. }
+            | TurnFailure::AnswerForm { .. }
+            | TurnFailure::Log { .. } => None,
         }
     }
 }
@@ -171,6 +184,7 @@ pub struct PlanChange {
 
 /// What happened to an item of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PlanChangeKind {
     /// It is new.
     Added,

@@ -1,7 +1,8 @@
 //! What an agent is given to work with.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ use mainstay_session::message::FilePath;
 use mainstay_session::plan::is_plan_tool;
 use mainstay_session::state::SessionState;
 use mainstay_session::world::system_text;
-use mainstay_tools::{Tool, ToolKind};
+use mainstay_tools::{BuiltinOptions, Tool, ToolKind, builtin_tools};
 
 use crate::event::Event;
+use crate::form::AnswerForm;
 use crate::interceptor::Interceptor;
 use crate::permission::{Approve, Approver, Rules};
+use crate::prices::Prices;
 
 /// Says what time it is.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
@@ -62,6 +65,13 @@ pub struct Setup {
     pub max_steps: u64,
     /// The longest a turn may take.
     pub max_time: Option<Duration>,
+    /// What the model costs, where that is known.
+    pub prices: Option<Prices>,
+    /// The most a turn may cost, in billionths of a US dollar. It ends after the step that reaches it, and after a whole
+    /// answer of which nobody knows what it cost; so set no limit where there are no prices.
+    pub max_cost: Option<u64>,
+    /// The form that the answer of a turn must have; none: any.
+    pub answer_form: Option<AnswerForm>,
     /// How often a turn that ends with unfinished plan items is continued; none: it may end so.
     pub require_plan: Option<u32>,
     /// What is synced when.
@@ -98,6 +108,59 @@ pub enum SetupError {
 }
 
 impl Setup {
+    /// A setup with the built-in tools, the system's clock and the defaults of the `mainstay` program; every field may then
+    /// be set to something else. Nobody is asked for approval, no instruction files are read, and the date is that of UTC.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use mainstay_agent::{Setup, model::ScriptModel};
+    ///
+    /// # let dir = std::env::temp_dir();
+    /// let model = ScriptModel::from_json("script:hello", r#"[{"text": "Hello."}]"#)?;
+    /// let mut setup = Setup::new(dir.join("data"), &dir, Arc::new(model))?;
+    /// setup.max_steps = 20;
+    /// setup.on_event = Arc::new(|event| println!("{event:?}"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no such workspace.
+    pub fn new(
+        data_home: impl Into<PathBuf>,
+        workspace: impl AsRef<Path>,
+        model: Arc<dyn Model>,
+    ) -> io::Result<Setup> {
+        Ok(Setup {
+            data_home: data_home.into(),
+            workspace: workspace.as_ref().canonicalize()?,
+            model,
+            tools: builtin_tools(&BuiltinOptions::default()),
+            interceptors: Vec::new(),
+            approve: Approve::default(),
+            rules: Arc::default(),
+            sandbox_is_enforced: false,
+            approver: None,
+            attention: AttentionSettings::default(),
+            max_steps: 500,
+            max_time: None,
+            prices: None,
+            max_cost: None,
+            answer_form: None,
+            require_plan: None,
+            durability: Durability::Always,
+            clock: Arc::new(jiff::Timestamp::now),
+            surroundings: Arc::new(|| {
+                let now = jiff::Timestamp::now().to_string();
+                let date = now.split('T').next().unwrap_or_default().to_owned();
+                SurroundingsNow { date, instructions: Vec::new() }
+            }),
+            on_event: Arc::new(|_| {}),
+            program: concat!("mainstay-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
+            is_child: false,
+        })
+    }
+
     /// The tool that a model means by a name.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let is_alias = |tool: &Arc<dyn Tool>| tool.kind() == ToolKind::Plan && is_plan_tool(name);

@@ -24,6 +24,7 @@ use crate::dispatch::Dispatch;
 use crate::event::{Event, TurnFailure};
 use crate::excerpt;
 use crate::occupancy::Thresholds;
+use crate::prompt::Prompt;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::surroundings;
@@ -60,12 +61,20 @@ pub(crate) struct Told {
     window: AtomicBool,
     /// A call written as text, in the turn.
     text_call: AtomicBool,
+    /// A whole answer, in the turn, of which nobody knows what it cost, where there is a limit.
+    unpriced: AtomicBool,
 }
 
 impl Told {
     /// Begins a turn.
     pub(crate) fn begin_turn(&self) {
         self.text_call.store(false, Ordering::Relaxed);
+        self.unpriced.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the turn has an answer that its limit of cost cannot count.
+    pub(crate) fn is_unpriced(&self) -> bool {
+        self.unpriced.load(Ordering::Relaxed)
     }
 }
 
@@ -87,7 +96,7 @@ impl StepContext<'_> {
     /// # Errors
     ///
     /// If the log cannot be written. Then nothing is sent and nothing is run.
-    pub(crate) async fn take(&self, prompt: Option<&str>) -> Result<StepEnd, AppendError> {
+    pub(crate) async fn take(&self, prompt: Option<Prompt>) -> Result<StepEnd, AppendError> {
         self.append_what_is_new(prompt)?;
         let (seq, answer) = match self.ask().await? {
             Heard::Answer(seq, answer) => (seq, answer),
@@ -95,6 +104,7 @@ impl StepContext<'_> {
             Heard::Nothing(end) => return Ok(end),
         };
         self.look_at_window(&answer);
+        self.look_at_cost(&answer);
         if answer.calls().next().is_none() {
             return Ok(StepEnd::Answered(answer.finish));
         }
@@ -116,7 +126,7 @@ impl StepContext<'_> {
     }
 
     /// Notifications, changes of the world, the prompt, the reminder: in this order, each an entry before it is sent.
-    fn append_what_is_new(&self, prompt: Option<&str>) -> Result<(), AppendError> {
+    fn append_what_is_new(&self, prompt: Option<Prompt>) -> Result<(), AppendError> {
         self.accept_messages()?;
         let (said, told): (Vec<_>, Vec<_>) =
             self.log.read(|state| state.inbox.clone()).into_iter().partition(InboxMessage::is_steering);
@@ -137,11 +147,14 @@ impl StepContext<'_> {
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
         }
-        for message in said {
-            self.append_prompt(&message.text, Some(message.id))?;
+        if let Some(form) = self.setup.answer_form.as_ref().filter(|_| self.number == 1) {
+            self.append_notice(Notice { about: NoticeKind::AnswerForm, text: form.beforehand() })?;
         }
-        if let Some(text) = prompt {
-            self.append_prompt(text, None)?;
+        for message in said {
+            self.append_prompt(message.text.into(), Some(message.id))?;
+        }
+        if let Some(prompt) = prompt {
+            self.append_prompt(prompt, None)?;
         }
         let due = self.log.read(|state| {
             let is_due = state.attention.is_due(&state.plan.plan, &self.setup.attention);
@@ -177,19 +190,21 @@ impl StepContext<'_> {
     }
 
     /// Appends what the user said. `inbox` is the id under which it was accepted while a turn was running.
-    fn append_prompt(&self, text: &str, inbox: Option<String>) -> Result<(), AppendError> {
+    fn append_prompt(&self, prompt: Prompt, inbox: Option<String>) -> Result<(), AppendError> {
         let max = self.log.read(|state| Caps::of(state).prompt);
-        let len = text.len();
-        let (text, spill) = excerpt::fit(text.to_owned(), max, "The prompt", &self.log.lock())?;
+        let len = prompt.text().len();
+        let store = self.log.lock().spill();
+        let (text, images) = prompt.store(&store)?;
+        let (text, spill) = excerpt::fit(text, max, "The prompt", &self.log.lock())?;
         if let Some(hash) = &spill {
-            let whole = self.log.lock().spill().path(hash);
+            let whole = store.path(hash);
             self.emit(Event::Warning(format!(
                 "the prompt has {len} bytes, too many for the model: it is shown the beginning and the end; the whole is in {}",
                 whole.display()
             )));
         }
         let steering = inbox.is_some();
-        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images: Vec::new(), steering, inbox }))?;
+        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images, steering, inbox }))?;
         Ok(())
     }
 
@@ -246,7 +261,8 @@ impl StepContext<'_> {
             TurnFailure::Model { .. }
             | TurnFailure::Log { .. }
             | TurnFailure::TextCall { .. }
-            | TurnFailure::Window { .. } => {
+            | TurnFailure::Window { .. }
+            | TurnFailure::AnswerForm { .. } => {
                 return Ok(Some(StepEnd::Failed(failure)));
             }
         };
@@ -277,6 +293,18 @@ impl StepContext<'_> {
             && !self.told.window.swap(true, Ordering::Relaxed)
         {
             self.emit(Event::Warning(warning));
+        }
+    }
+
+    /// Warns of an answer that a limit of cost cannot count; such a limit counts as reached.
+    fn look_at_cost(&self, answer: &Answer) {
+        if self.setup.max_cost.is_some()
+            && answer.cost.is_none()
+            && !self.told.unpriced.swap(true, Ordering::Relaxed)
+        {
+            let what =
+                "the provider did not count the tokens of an answer, so the limit of cost cannot be kept";
+            self.emit(Event::Warning(format!("{what}; it counts as reached")));
         }
     }
 

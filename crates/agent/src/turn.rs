@@ -7,7 +7,7 @@ use mainstay_session::conversation::Step;
 use mainstay_session::entry::{Body, InboxMessage, Notice, NoticeKind, StopReason, Totals};
 use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
-use mainstay_session::message::{Finish, Usage};
+use mainstay_session::message::Finish;
 use mainstay_session::state::SessionState;
 use mainstay_tools::Jobs;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use crate::closing;
 use crate::compaction::{Compactor, Reason};
 use crate::event::{Event, TurnFailure, TurnReport};
 use crate::occupancy::Thresholds;
+use crate::prompt::Prompt;
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 use crate::step::{StepContext, StepEnd, Told};
@@ -24,6 +25,13 @@ use crate::watch::Watch;
 
 /// How often in a row the same call may fail before the turn ends.
 const REPEATED_FAILURES: u32 = 3;
+
+/// How often the model was asked to go on in a turn that it would have ended.
+#[derive(Default)]
+struct AskedAgain {
+    for_the_plan: u32,
+    for_the_form: u32,
+}
 
 /// What one turn is run with.
 pub(crate) struct Turn<'a> {
@@ -37,10 +45,10 @@ pub(crate) struct Turn<'a> {
 
 impl Turn<'_> {
     /// Runs the turn. Its end is in the log when this returns, unless the log could not be written.
-    pub(crate) async fn run(&self, prompt: Option<&str>) -> TurnReport {
+    pub(crate) async fn run(&self, prompt: Option<Prompt>) -> TurnReport {
         let before = self.log.read(|state| (state.last_seq, state.totals));
         (self.setup.on_event)(&Event::TurnStarted);
-        let (stop_reason, failure) = match self.steps(prompt).await {
+        let (stop_reason, failure) = match self.steps(prompt, before.1).await {
             Ok(stop) => stop,
             Err(error) => (StopReason::Error, Some(TurnFailure::Log { message: error.to_string() })),
         };
@@ -53,13 +61,18 @@ impl Turn<'_> {
         report
     }
 
-    async fn steps(&self, prompt: Option<&str>) -> Result<(StopReason, Option<TurnFailure>), AppendError> {
+    /// `before` is what the session had used when the turn began.
+    async fn steps(
+        &self,
+        prompt: Option<Prompt>,
+        before: Totals,
+    ) -> Result<(StopReason, Option<TurnFailure>), AppendError> {
         let deadline = self.setup.max_time.map(|time| Instant::now() + time);
         // A turn whose future was dropped had no end.
         closing::close_turn(self.setup, self.log, "the turn before")?;
         self.told.begin_turn();
         self.make_room(deadline).await?;
-        let mut continuations = 0;
+        let mut asked = AskedAgain::default();
         let mut prompt = prompt;
         for number in 1.. {
             let (end, is_out_of_time) = self.step(number, prompt.take(), deadline).await?;
@@ -68,16 +81,17 @@ impl Turn<'_> {
                 StepEnd::Cancelled => return Ok((StopReason::Cancelled, None)),
                 StepEnd::Failed(failure) => return Ok((StopReason::Error, Some(failure))),
                 StepEnd::Answered(finish) => {
-                    if let Some(stop_reason) = self.after_answer(finish, number, &mut continuations)? {
-                        return Ok((stop_reason, None));
+                    let limit = self.limit(number, before);
+                    if let Some(stop) = self.after_answer(finish, limit, &mut asked)? {
+                        return Ok(stop);
                     }
                 }
                 StepEnd::Continue => {
                     if self.is_failing_repeatedly() {
                         return Ok((StopReason::RepeatedFailure, None));
                     }
-                    if number >= self.setup.max_steps {
-                        return Ok((StopReason::MaxSteps, None));
+                    if let Some(limit) = self.limit(number, before) {
+                        return Ok((limit, None));
                     }
                 }
             }
@@ -113,7 +127,7 @@ impl Turn<'_> {
     async fn step(
         &self,
         number: u64,
-        prompt: Option<&str>,
+        prompt: Option<Prompt>,
         deadline: Option<Instant>,
     ) -> Result<(StepEnd, bool), AppendError> {
         let cancel = self.cancel.child_token();
@@ -130,39 +144,78 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether an answer without calls ends the turn; if not, the log says why the model is asked again.
+    /// The limit that keeps the turn from another step, if one does.
+    fn limit(&self, number: u64, before: Totals) -> Option<StopReason> {
+        let is_spent =
+            |most| self.told.is_unpriced() || self.log.read(|state| state.totals.since(before).cost) >= most;
+        if number >= self.setup.max_steps {
+            Some(StopReason::MaxSteps)
+        } else if self.setup.max_cost.is_some_and(is_spent) {
+            Some(StopReason::MaxCost)
+        } else {
+            None
+        }
+    }
+
+    /// Whether an answer without calls ends the turn; if not, the log says why the model is asked again. `limit` keeps the
+    /// turn from another step.
     fn after_answer(
         &self,
         finish: Finish,
-        number: u64,
-        continuations: &mut u32,
-    ) -> Result<Option<StopReason>, AppendError> {
+        limit: Option<StopReason>,
+        asked: &mut AskedAgain,
+    ) -> Result<Option<(StopReason, Option<TurnFailure>)>, AppendError> {
         match finish {
-            Finish::MaxTokens => return Ok(Some(StopReason::MaxTokens)),
-            Finish::Refusal => return Ok(Some(StopReason::Refusal)),
+            Finish::MaxTokens => return Ok(Some((StopReason::MaxTokens, None))),
+            Finish::Refusal => return Ok(Some((StopReason::Refusal, None))),
             Finish::EndTurn | Finish::ToolCalls | Finish::Unknown => {}
         }
         // What the user said meanwhile is answered in this turn.
         let was_steered = self.log.read(|state| state.inbox.iter().any(InboxMessage::is_steering));
-        if was_steered && number < self.setup.max_steps {
+        if was_steered && limit.is_none() {
             return Ok(None);
         }
         let plan = self.log.read(|state| state.plan.plan.clone());
         let Some(most) = self.setup.require_plan.filter(|_| plan.has_unfinished()) else {
-            return Ok(Some(StopReason::EndTurn));
+            return self.after_last_answer(limit, asked);
         };
-        if *continuations >= most || !self.log.read(|state| self.setup.plan_is_on(state)) {
-            return Ok(Some(StopReason::PlanUnfinished));
+        if asked.for_the_plan >= most || !self.log.read(|state| self.setup.plan_is_on(state)) {
+            return Ok(Some((StopReason::PlanUnfinished, None)));
         }
         // Tested before the notice, which would else stand in front of the next prompt.
-        if number >= self.setup.max_steps {
-            return Ok(Some(StopReason::MaxSteps));
+        if let Some(limit) = limit {
+            return Ok(Some((limit, None)));
         }
-        *continuations += 1;
-        let notice = Notice { about: NoticeKind::Continuation, text: continuation_text(&plan) };
+        asked.for_the_plan += 1;
+        self.add(Notice { about: NoticeKind::Continuation, text: continuation_text(&plan) })?;
+        Ok(None)
+    }
+
+    /// The same where the plan lets the turn end: whether its answer has the form that it must have.
+    fn after_last_answer(
+        &self,
+        limit: Option<StopReason>,
+        asked: &mut AskedAgain,
+    ) -> Result<Option<(StopReason, Option<TurnFailure>)>, AppendError> {
+        let Some(form) = &self.setup.answer_form else { return Ok(Some((StopReason::EndTurn, None))) };
+        let text = self.log.read(|state| state.last_step().map(Step::text)).unwrap_or_default();
+        let Err(why) = (form.check)(&text) else { return Ok(Some((StopReason::EndTurn, None))) };
+        if asked.for_the_form >= form.again {
+            let message = format!("the answer does not have the form that it must have: {why}");
+            return Ok(Some((StopReason::Error, Some(TurnFailure::AnswerForm { message }))));
+        }
+        if let Some(limit) = limit {
+            return Ok(Some((limit, None)));
+        }
+        asked.for_the_form += 1;
+        self.add(Notice { about: NoticeKind::AnswerForm, text: form.misfit(&why) })?;
+        Ok(None)
+    }
+
+    fn add(&self, notice: Notice) -> Result<(), AppendError> {
         self.log.append(Body::Notice(notice.clone()))?;
         (self.setup.on_event)(&Event::Notice(notice));
-        Ok(None)
+        Ok(())
     }
 
     fn is_failing_repeatedly(&self) -> bool {
@@ -193,12 +246,9 @@ impl Turn<'_> {
         self.log.read(|state| TurnReport {
             stop_reason,
             failure,
-            usage: Usage {
-                input_tokens: state.totals.usage.input_tokens - before.usage.input_tokens,
-                cached_tokens: state.totals.usage.cached_tokens - before.usage.cached_tokens,
-                output_tokens: state.totals.usage.output_tokens - before.usage.output_tokens,
-            },
-            denied: state.totals.denied - before.denied,
+            usage: state.totals.since(before).usage,
+            cost: state.totals.since(before).known_cost(),
+            denied: state.totals.since(before).denied,
             text: if is_text_call { String::new() } else { last_text(state, begun) },
             plan: state.plan.clone(),
             totals: state.totals,

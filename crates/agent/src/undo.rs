@@ -65,12 +65,14 @@ pub enum UndoError {
 }
 
 /// A change as the log tells it.
-#[derive(Clone, Debug)]
-struct Change {
-    seq: Seq,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The entry that tells of it.
+    pub seq: Seq,
     /// How many turns had ended before it.
-    turn: u64,
-    change: FileChange,
+    pub turn: u64,
+    /// What was changed.
+    pub change: FileChange,
 }
 
 /// What is to be done with one file.
@@ -116,7 +118,12 @@ pub fn undo(dir: &Path, to: Option<Seq>, now: jiff::Timestamp) -> Result<Vec<Und
     }
 }
 
-fn changes(dir: &Path) -> Result<Vec<Change>, UndoError> {
+/// All that tools changed in files in the session in `dir`, in order, whether or not it was taken back since.
+///
+/// # Errors
+///
+/// If the log cannot be read.
+pub fn changes(dir: &Path) -> Result<Vec<Change>, ReadError> {
     let mut changes = Vec::new();
     let mut turn = 0;
     entries(dir, |_, entry| match entry.map(|entry| (entry.seq, entry.body)) {

@@ -67,7 +67,13 @@ mod tests {
             model: "ollama/m".to_owned(),
             content: Vec::new(),
             finish,
-            usage: Some(Usage { input_tokens: input, cached_tokens: 0, output_tokens: output }),
+            usage: Some(Usage {
+                input_tokens: input,
+                cached_tokens: 0,
+                output_tokens: output,
+                ..Usage::default()
+            }),
+            cost: None,
             ended: Ended::Complete,
             request: Some(RequestMark { units: 1, hash: String::new(), shared: 0, bytes }),
             duration_ms: 1,

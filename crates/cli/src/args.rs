@@ -6,9 +6,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
+
+use mainstay_agent::prices::UNITS_PER_DOLLAR;
 
 use crate::config::{Approve, ModelName, Overrides, defaults};
 
@@ -58,6 +61,15 @@ pub(crate) enum Command {
     /// Say what is damaged in a session, and repair what can be
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArguments),
+    /// List the models that can be had, with their windows and prices
+    #[command(after_help = MODELS_EXAMPLES)]
+    Models(ModelsArguments),
+    /// Print the completion script of a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArguments),
+    /// Write a manual page for each command
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(ManArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
 }
@@ -95,6 +107,12 @@ pub(crate) struct ExecArguments {
     /// End after this many steps, a step being one request and the calls it asks for [default: 500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
+    /// End after the step with which the turn has cost this many US dollars; needs the model's prices
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) max_cost: Option<u64>,
+    /// End after this time, such as 90s, 10m or 1h30m; the running step is cancelled
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) max_time: Option<Duration>,
     /// Go on up to N times while plan items are unfinished, and exit with 3 if they stay so [N: 3]
     #[arg(
         long,
@@ -104,6 +122,38 @@ pub(crate) struct ExecArguments {
         default_missing_value = REQUIRE_PLAN_TIMES
     )]
     pub(crate) require_plan: Option<u32>,
+    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Vec<PathBuf>,
+    /// The answer must be a JSON document that fits the JSON Schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
+    /// Write the answer to this file too; it is emptied when the turn begins
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// An amount of US dollars as it is typed, in billionths.
+fn dollars(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_start_matches('$').parse::<f64>().ok();
+    let dollars = number.filter(|dollars| (1e-9..=1e6).contains(dollars));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in bounds")]
+    dollars
+        .map(|dollars| (dollars * UNITS_PER_DOLLAR as f64).round() as u64)
+        .ok_or_else(|| "must be an amount of US dollars above 0, such as 0.50".to_owned())
+}
+
+/// A time as it is typed: seconds, or numbers with the units h, m and s.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || "must be a time above 0, such as 90s, 10m or 1h30m".to_owned();
+    let text = text.trim();
+    let seconds = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        text.parse::<jiff::SignedDuration>().ok().and_then(|time| u64::try_from(time.as_secs()).ok())
+    };
+    let most = 365 * 24 * 60 * 60;
+    seconds.filter(|seconds| (1..=most).contains(seconds)).map(Duration::from_secs).ok_or_else(wrong)
 }
 
 /// [`defaults::REQUIRE_PLAN`] as it would be typed.
@@ -208,6 +258,9 @@ pub(crate) struct UndoArguments {
     /// Take back everything behind this entry of the log [default: the last turn that changed files]
     #[arg(long, value_name = "SEQ")]
     pub(crate) to: Option<u64>,
+    /// Change nothing, and list what was changed, with the entries of the log
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) list: bool,
 }
 
 /// `mainstay rewind`.
@@ -270,6 +323,33 @@ pub(crate) struct DoctorArguments {
     /// Write damaged segments anew; the old files are kept beside them
     #[arg(long, requires = "session")]
     pub(crate) repair: bool,
+}
+
+/// `mainstay models`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ModelsArguments {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The directory whose project's configuration is read too, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// `mainstay completions`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct CompletionsArguments {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `mainstay man`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ManArguments {
+    /// The directory to write them to; it must be there
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// `mainstay notify`.
@@ -354,6 +434,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         .ok_or_else(|| Arguments::command().error(ErrorKind::MissingSubcommand, NO_INTERFACE))
 }
 
+/// The whole command line, for what is made from it.
+pub(crate) fn definition() -> clap::Command {
+    Arguments::command()
+}
+
 const NO_INTERFACE: &str = "the terminal interface is not built yet\n\n  \
     do one turn without it:  mainstay exec \"fix the failing test\"\n  \
     see what it is about:    mainstay demo";
@@ -375,11 +460,17 @@ Examples:
   mainstay exec --last \"go on\"                  also after a crash: nothing is lost
   mainstay exec --require-plan=5 \"…\"            go on while plan items are unfinished
   mainstay exec --json \"…\" | jq -c .            what happens, for programs
+  mainstay exec --image shot.png \"what is wrong here?\"
+  mainstay exec --output-schema form.json -o answer.json \"list the public functions\"
+  mainstay exec --max-cost 0.50 --max-time 10m --max-steps 40 \"…\"
+
+With --output-schema the model is asked up to twice to mend an answer that does not fit; if it does not, nothing is \
+printed and the exit code is 1. What fits is printed bare, for jq.
 
 Commands of the model need an enforced sandbox or --approve all; this version has no sandbox.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged,
-69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted,
+Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged, \
+69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted, \
 143 terminated.";
 
 const PLAN_EXAMPLES: &str = "\
@@ -403,14 +494,16 @@ Examples:
   mainstay compact 3f2a --undo                   the whole conversation back";
 
 const UNDO_EXAMPLES: &str = "\
-Only changes by `write` and `edit` can be taken back, and only while the files still are what was written.
+Only changes by `write` and `edit` can be taken back, and only while the files still are what was written. \
+Directories that `write` made stay, empty or not.
 
 Examples:
   mainstay undo 3f2a            the changes of the last turn that changed files
-  mainstay undo 3f2a --to 41    everything behind entry 41 (`mainstay history --json` shows the entries)";
+  mainstay undo 3f2a --list     what was changed in which turn, and by which entry
+  mainstay undo 3f2a --to 41    everything behind entry 41";
 
 const REWIND_EXAMPLES: &str = "\
-The conversation, the plan and what the model knows of files go back. Files do not: `mainstay undo` is for them. What
+The conversation, the plan and what the model knows of files go back. Files do not: `mainstay undo` is for them. What \
 was used stays counted, permissions stay, and no notification is delivered twice.
 
 Examples:
@@ -432,7 +525,7 @@ Examples:
   mainstay sessions restore 3f2a              back again";
 
 const EXPORT_EXAMPLES: &str = "\
-The file holds prompts, answers, outputs of tools and contents of files. With --mask what looks like a secret is
+The file holds prompts, answers, outputs of tools and contents of files. With --mask what looks like a secret is \
 replaced; look through it nevertheless before you give it to someone.
 
 Examples:
@@ -450,8 +543,29 @@ Examples:
 
 Exit codes: 0 nothing is wrong, 1 something is damaged, 65 the session cannot go on.";
 
+const MODELS_EXAMPLES: &str = "\
+Prices are US dollars for a million tokens: of a request, of what of it the provider's cache held, of an answer. One that \
+is not known is left out; say it with `input_price` and the like in your config.toml.
+
+Servers on this machine are asked for their models; nobody else is.
+
+Examples:
+  mainstay models
+  mainstay models --json | jq -r .model";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  mainstay completions bash > ~/.local/share/bash-completion/completions/mainstay
+  mainstay completions zsh > ~/.zfunc/_mainstay      with ~/.zfunc in $fpath
+  mainstay completions fish > ~/.config/fish/completions/mainstay.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  mkdir -p ~/.local/share/man/man1 && mainstay man ~/.local/share/man/man1
+  man mainstay-exec";
+
 const NOTIFY_EXAMPLES: &str = "\
-A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it
+A session that runs is told before its next request, also in the middle of a turn. One that does not is told when it \
 goes on. What was taken is never lost and never told twice.
 
 Examples:

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::history::unreadable;
-use crate::output::{inert, out, shortened};
+use crate::output::{counted, inert, out, shortened};
 use rebuilt::{Parting, Rebuilt, rebuild};
 use sent::{Collector, Event, Sent, in_words};
 
@@ -261,8 +261,10 @@ fn summary(totals: &Totals) -> String {
     };
     let share = totals.cached_share.map_or_else(String::new, |share| format!(" ({:.0} %)", share * 100.0));
     format!(
-        "{} requests; {prefix}; {} of {} input tokens came from the provider's cache{share}",
-        totals.requests, totals.cached_tokens, totals.input_tokens
+        "{}; {prefix}; {} of {} input tokens came from the provider's cache{share}",
+        counted(totals.requests as u64, "request"),
+        totals.cached_tokens,
+        totals.input_tokens
     )
 }
 
@@ -357,7 +359,12 @@ mod tests {
             lane: None,
             model: "p/m".to_owned(),
             mark: RequestMark { units: 3, hash: String::new(), shared, bytes: 900 },
-            usage: Some(Usage { input_tokens: 200, cached_tokens: 150, output_tokens: 1 }),
+            usage: Some(Usage {
+                input_tokens: 200,
+                cached_tokens: 150,
+                output_tokens: 1,
+                ..Usage::default()
+            }),
             ended: "complete",
             since,
             before,

@@ -13,6 +13,9 @@ use crate::settings::Settings;
 /// How many sessions are looked at where looking at all would take too long.
 const RECENT: usize = 16;
 
+/// How many sessions are shown where a part of an id fits several.
+const SHOWN: usize = 5;
+
 /// The part of an id that is shown and may be typed: its end, which is random. Its beginning is the time.
 pub(crate) fn short_id(id: &SessionId) -> &str {
     let text = id.as_str();
@@ -112,8 +115,13 @@ pub(crate) fn by_part(
             let error =
                 CliError::new(USAGE, format!("{} sessions have `{part}` in their ids", several.len()));
             let lines =
-                several.iter().take(5).map(|s| format!("{}  {}", s.id, shortened(&inert(&s.title), 50)));
-            Err(lines.fold(error, CliError::hint).hint("give more of the id"))
+                several.iter().take(SHOWN).map(|s| format!("{}  {}", s.id, shortened(&inert(&s.title), 50)));
+            let error = lines.fold(error, CliError::hint);
+            let error = match several.len().saturating_sub(SHOWN) {
+                0 => error,
+                more => error.hint(format!("and {more} more; `mainstay sessions` lists all")),
+            };
+            Err(error.hint("give more of the id"))
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod places;
 pub(crate) mod document;
 pub(crate) mod base_url;
 pub(crate) mod builtin;
+pub(crate) mod prices;
 pub(crate) mod defaults;
 mod environment;
 mod file;
@@ -242,8 +243,8 @@ pub(crate) struct ProviderLayer {
 /// `[providers.NAME.models."MODEL"]`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelLayer {
-    /// `context_window` in tokens.
-    pub(crate) context_window: Option<Placed<u64>>,
+    /// `context_window` in tokens, at least [`defaults::MIN_WINDOW`].
+    pub(crate) context_window: Option<u64>,
     /// `max_output` in tokens.
     pub(crate) max_output: Option<u64>,
     /// `effort`, as the provider names it.
@@ -258,6 +259,21 @@ pub(crate) struct ModelLayer {
     pub(crate) text_calls: Option<TextCalls>,
     /// `extra_body`.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
+    /// `input_price` and the like.
+    pub(crate) prices: PriceLayer,
+}
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PriceLayer {
+    /// `input_price`.
+    pub(crate) input: Option<f64>,
+    /// `cached_price`.
+    pub(crate) cached: Option<f64>,
+    /// `cache_write_price`.
+    pub(crate) cache_write: Option<f64>,
+    /// `output_price`.
+    pub(crate) output: Option<f64>,
 }
 
 /// What the command line says about configuration.

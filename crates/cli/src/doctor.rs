@@ -10,7 +10,7 @@ use crate::choose::{list, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{CliError, DAMAGED};
 use crate::history::{cannot_open, damage_line, unreadable};
-use crate::output::{inert, out, say};
+use crate::output::{counted, inert, out, say};
 
 /// Exit code of a session in which something is damaged.
 const FOUND: u8 = 1;
@@ -26,12 +26,13 @@ pub(crate) fn installation(surroundings: &Surroundings) -> Result<ExitCode, CliE
     out(&format!("version      mainstay {}", env!("CARGO_PKG_VERSION")));
     out(&format!("data         {}{}", home.display(), if home.is_dir() { "" } else { " (not there yet)" }));
     out(&format!("config       {}", config(surroundings)));
-    out(&format!("sessions     {}", counted(&sessions)));
+    out(&format!("sessions     {}", numbers(&sessions)));
     let trash = log::list_trash(&home).map(|trash| trash.len()).unwrap_or_default();
     out(&format!("trash        {trash} in {}", log::trash_dir(&home).display()));
     let leftovers = log::leftovers(&home).unwrap_or_default();
     if !leftovers.is_empty() {
-        out(&format!("leftovers    {} folders without a session, which may be removed:", leftovers.len()));
+        let folders = counted(leftovers.len() as u64, "folder");
+        out(&format!("leftovers    {folders} without a session, which may be removed:"));
         leftovers.iter().take(5).for_each(|path| out(&format!("             {}", path.display())));
     }
     out(&format!("system       {} {}", std::env::consts::OS, std::env::consts::ARCH));
@@ -50,7 +51,7 @@ fn config(surroundings: &Surroundings) -> String {
     }
 }
 
-fn counted(sessions: &[SessionSummary]) -> String {
+fn numbers(sessions: &[SessionSummary]) -> String {
     let count = |what: fn(&SessionSummary) -> bool| sessions.iter().filter(|session| what(session)).count();
     format!(
         "{}, {} running, {} interrupted",
@@ -110,7 +111,8 @@ fn hint(id: &str, repair: bool, found: &Inspection) {
 
 fn show(found: &Inspection) {
     for segment in &found.segments {
-        out(&format!("{:04}.jsonl: {} entries, {} bytes", segment.number, segment.entries, segment.bytes));
+        let (entries, bytes) = (counted(segment.entries, "entry"), counted(segment.bytes, "byte"));
+        out(&format!("{:04}.jsonl: {entries}, {bytes}", segment.number));
     }
     found.damage.iter().for_each(|damage| out(&damage_line("damaged", damage)));
     for (seq, hash) in &found.missing {
@@ -120,11 +122,12 @@ fn show(found: &Inspection) {
         out(&format!("damaged: {} is not what it was", path.display()));
     }
     if !found.lost.is_empty() {
-        out(&format!("lost before an earlier repair: {} entries", found.lost.len()));
+        out(&format!("lost before an earlier repair: {}", counted(found.lost.len() as u64, "entry")));
     }
     found.kept.iter().for_each(|path| out(&format!("kept: {}", path.display())));
     if found.waiting > 0 {
-        out(&format!("waiting: {} notifications from other processes", found.waiting));
+        let notifications = counted(found.waiting as u64, "notification");
+        out(&format!("waiting: {notifications} from other processes"));
     }
 }
 
@@ -133,7 +136,7 @@ fn show_repaired(done: &Repaired) {
         out(&format!("repaired: {segment:04}.jsonl; as it was: {}", kept.display()));
     }
     let headers = if done.headers > 0 { ", and a header was made again" } else { "" };
-    out(&format!("{} entries are marked as lost{headers}", done.lost));
+    out(&format!("marked as lost: {}{headers}", counted(done.lost, "entry")));
 }
 
 fn not_repaired(error: RepairError, id: &str) -> CliError {

@@ -1,10 +1,13 @@
 //! `mainstay exec`: one headless turn.
 
 mod denials;
+mod form;
 mod json;
 pub(crate) mod text;
 
-use std::io::{IsTerminal, Read, stdin, stdout};
+use std::fs;
+use std::io::{self, IsTerminal, Read, stdin, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,18 +16,20 @@ use std::time::Duration;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
-use mainstay_agent::{Agent, Event, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
+use mainstay_agent::tools::image::IMAGE_BYTES;
+use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
 use crate::choose::{latest, session, settings_of, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::{cannot_open, warn_of};
-use crate::output::{inert, inert_lines, out, say, shortened};
-use crate::settings::Settings;
+use crate::output::{counted, dollars, inert, inert_lines, out, say, shortened};
+use crate::settings::{ModelConfig, Settings};
 use crate::setup::setup;
 use crate::signals::{INTERRUPTED, block_on, cancellable};
 use denials::Denials;
+use form::Form;
 use json::Line;
 
 /// Runs one turn and says how it ended.
@@ -41,27 +46,49 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
 }
 
 fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
-    let prompt = prompt(arguments.prompt(), "the prompt")?;
+    let form = match &arguments.output_schema {
+        Some(file) => Some(Form::open(&surroundings.current_dir.join(file))?),
+        None => None,
+    };
+    let images = images(&surroundings.current_dir, &arguments.image)?;
+    let text = prompt(arguments.prompt(), "the prompt")?;
+    let prompt = with_images(Prompt::from(text), images)?;
     let chosen = chosen(surroundings, arguments)?;
     let settings = settings_of(chosen.as_ref(), arguments.cwd.as_deref(), |directory| {
         Settings::resolve(surroundings, directory, arguments.overrides())
     })?;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
-    let on_event = denials.heard_on(on_event(arguments, signal.clone()));
-    let setup = Setup { on_event, ..setup(&settings, arguments.require_plan)? };
-    let ended = block_on(run(arguments.json, chosen.as_ref(), &prompt, setup, signal));
+    let on_event = denials.heard_on(on_event(arguments, form.clone(), signal.clone()));
+    let setup = Setup {
+        on_event,
+        max_time: arguments.max_time,
+        max_cost: arguments.max_cost,
+        answer_form: form.as_ref().map(Form::asked),
+        ..setup(&settings, arguments.require_plan)?
+    };
+    check(&setup, &settings, arguments)?;
+    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
+    if let Some(file) = &target {
+        fs::write(file, "").map_err(|error| unwritable(file, &error))?;
+    }
+    let task = Task { is_json: arguments.json, chosen: chosen.as_ref(), form: form.as_ref(), target };
+    let ended = block_on(run(&task, prompt, setup, signal));
     denials.say(settings.config_home.as_deref());
     ended
 }
 
 /// `signal` holds the exit code of the signal that cancelled the turn, 0 if none did.
-fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Event) + Send + Sync> {
+fn on_event(
+    arguments: &ExecArguments,
+    form: Option<Form>,
+    signal: Arc<AtomicU8>,
+) -> Arc<dyn Fn(&Event) + Send + Sync> {
     let with_deltas = arguments.deltas;
     if arguments.json {
         Arc::new(move |event: &Event| {
             text::says_what_is_wrong(event);
-            json::show(event, with_deltas, code_of(&signal));
+            json::show(event, with_deltas, code_of(&signal), form.as_ref());
         })
     } else {
         Arc::new(text::show)
@@ -70,6 +97,62 @@ fn on_event(arguments: &ExecArguments, signal: Arc<AtomicU8>) -> Arc<dyn Fn(&Eve
 
 fn code_of(signal: &AtomicU8) -> Option<u8> {
     Some(signal.load(Ordering::Relaxed)).filter(|code| *code != 0)
+}
+
+/// The files with images, read.
+fn images<'a>(directory: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a Path, Vec<u8>)>, CliError> {
+    let read = |file: &'a PathBuf| {
+        let wrong = |why: String| CliError::new(USAGE, format!("--image {}: {why}", file.display()));
+        let path = directory.join(file);
+        let size = fs::metadata(&path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
+        if usize::try_from(size).unwrap_or(usize::MAX) > IMAGE_BYTES {
+            return Err(
+                wrong(format!("has {size} bytes, and models take {IMAGE_BYTES}")).hint("make it smaller")
+            );
+        }
+        let bytes = fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        Ok((file.as_path(), bytes))
+    };
+    files.iter().map(read).collect()
+}
+
+fn with_images(prompt: Prompt, images: Vec<(&Path, Vec<u8>)>) -> Result<Prompt, CliError> {
+    images.into_iter().try_fold(prompt, |prompt, (file, bytes)| {
+        prompt
+            .image(bytes)
+            .map_err(|fault| CliError::new(USAGE, format!("--image {}: {fault}", file.display())))
+    })
+}
+
+/// Whether what the command line asks for can be had of the model.
+fn check(setup: &Setup, settings: &Settings, arguments: &ExecArguments) -> Result<(), CliError> {
+    let model = setup.model.name();
+    let place = || match model.split_once('/') {
+        Some((provider, name)) if matches!(settings.model, ModelConfig::Served(_)) => {
+            format!("[providers.{provider}.models.{name:?}] of your config.toml")
+        }
+        _ => "the configuration of a model that a provider serves".to_owned(),
+    };
+    if !arguments.image.is_empty() && !setup.model.takes_images() {
+        let what = format!("--image: {model} is not said to take images");
+        return Err(
+            CliError::configuration(what).hint(format!("if it does, say `images = true` in {}", place()))
+        );
+    }
+    if arguments.max_cost.is_some() && setup.prices.is_none() {
+        let what = format!("--max-cost: what {model} costs is not known");
+        let hint = format!(
+            "say `input_price` and `output_price`, in US dollars for a million tokens, in {}",
+            place()
+        );
+        return Err(CliError::configuration(what).hint(hint));
+    }
+    Ok(())
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> CliError {
+    CliError::new(USAGE, format!("--output {}: cannot be written: {error}", file.display()))
+        .hint("nothing was run; name a file in a directory that is there and yours to write")
 }
 
 /// The session to go on with, found before anything else, since its directory is where the work is done.
@@ -155,32 +238,66 @@ fn from_stdin(what: &str) -> Result<String, CliError> {
     }))
 }
 
-async fn run(
+/// What is to be run, and where its answer goes.
+struct Task<'a> {
     is_json: bool,
-    chosen: Option<&SessionSummary>,
-    prompt: &str,
+    chosen: Option<&'a SessionSummary>,
+    form: Option<&'a Form>,
+    target: Option<PathBuf>,
+}
+
+impl Task<'_> {
+    /// The answer as it is handed on; none where there is none, or where it has not the form that it must have.
+    fn answer(&self, report: &TurnReport) -> Option<String> {
+        if report.stop_reason == StopReason::Error || report.text.trim().is_empty() {
+            return None;
+        }
+        match self.form {
+            Some(form) => form.document(&report.text).ok().map(|document| document.get().to_owned()),
+            None => Some(report.text.clone()),
+        }
+    }
+}
+
+async fn run(
+    task: &Task<'_>,
+    prompt: Prompt,
     setup: Setup,
     signal: Arc<AtomicU8>,
 ) -> Result<ExitCode, CliError> {
     // From here on a signal ends the turn in order.
     let (agent, report) = cancellable(signal.clone(), async |cancel| {
-        let mut agent = match chosen {
+        let mut agent = match task.chosen {
             Some(session) => resume(session, setup)?,
             None => create(setup)?,
         };
-        if is_json {
-            started(&agent, chosen.is_some());
+        if task.is_json {
+            started(&agent, task.chosen.is_some());
         }
         let report = agent.run(prompt, cancel).await;
         Ok::<_, CliError>((agent, report))
     })
     .await?;
-    if !is_json && !report.text.trim().is_empty() && report.stop_reason != StopReason::Error {
+    let answer = task.answer(&report);
+    if let Some(answer) = answer.as_ref().filter(|_| !task.is_json) {
         // What steers a terminal is the user's to see, not the terminal's to obey; a pipe gets the true bytes.
-        out(&if stdout().is_terminal() { inert_lines(&report.text) } else { report.text.clone() });
+        out(&if stdout().is_terminal() { inert_lines(answer) } else { answer.clone() });
     }
+    let is_kept = answer.is_none_or(|answer| keep(task.target.as_deref(), &answer));
     say_end(&agent, &report);
-    Ok(ExitCode::from(exit_code(&report, code_of(&signal))))
+    let code = exit_code(&report, code_of(&signal));
+    Ok(ExitCode::from(if is_kept { code } else { code.max(1) }))
+}
+
+/// Writes the answer to the file that is to hold it, if there is one; says so and gives false if it cannot be.
+fn keep(target: Option<&Path>, answer: &str) -> bool {
+    let Some(file) = target else { return true };
+    let written = fs::write(file, format!("{answer}\n"));
+    if let Err(error) = &written {
+        say(&format!("error: the answer could not be written to {}: {error}", file.display()));
+        say("  it is in the session: mainstay history");
+    }
+    written.is_ok()
 }
 
 fn create(setup: Setup) -> Result<Agent, CliError> {
@@ -283,19 +400,28 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     let (completed, total) = (report.plan.plan.completed(), report.plan.plan.items.len());
     let denied = match report.denied {
         0 => String::new(),
-        1 => "; 1 call denied, see below".to_owned(),
-        n => format!("; {n} calls denied, see below"),
+        calls => format!("; {} denied, see below", counted(calls, "call")),
     };
     let usage = report.usage;
     say(&format!(
-        "session {}: {}; plan {completed}/{total}; {} tokens in ({} cached), {} out{denied}; to go on: mainstay exec --session {} \"…\"",
+        "session {}: {}; plan {completed}/{total}; {} tokens in ({} cached), {} out{}{denied}; to go on: mainstay exec --session {} \"…\"",
         short_id(&id),
         report.stop_reason.as_str(),
         usage.input_tokens,
         usage.cached_tokens,
         usage.output_tokens,
+        cost(report),
         short_id(&id),
     ));
+}
+
+/// What the turn cost, and the session if that is more; nothing where it is not known.
+fn cost(report: &TurnReport) -> String {
+    match (report.cost, report.totals.known_cost()) {
+        (Some(turn), Some(all)) if all > turn => format!(", {} ({} in all)", dollars(turn), dollars(all)),
+        (Some(turn), _) => format!(", {}", dollars(turn)),
+        (None, _) => String::new(),
+    }
 }
 
 /// The moment after a delay, by the clock of the place.
@@ -332,6 +458,9 @@ fn hint(failure: &TurnFailure) -> Option<String> {
             }
             ErrorClass::RefusedContent | ErrorClass::BadRequest => return None,
         },
+        TurnFailure::AnswerForm { .. } => {
+            "what it answered is in `mainstay history`; a simpler schema, or a larger model, may help".to_owned()
+        }
         TurnFailure::Log { .. } => {
             "what could not be logged was not run; free some space or check who may write there".to_owned()
         }

@@ -26,6 +26,8 @@ mod notify;
 mod fork;
 mod transfer;
 mod doctor;
+mod models;
+mod manual;
 mod demo;
 
 use std::process::ExitCode;
@@ -78,8 +80,12 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Undo(arguments) => {
-            let UndoArguments { session, to } = arguments;
-            undo::undo(&chosen(&surroundings, Some(session), None)?, *to)?;
+            let UndoArguments { session, to, list } = arguments;
+            let session = chosen(&surroundings, Some(session), None)?;
+            match list {
+                true => undo::list(&session)?,
+                false => undo::undo(&session, *to)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         Command::Rewind(arguments) => {
@@ -108,6 +114,18 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Doctor(DoctorArguments { session: None, .. }) => doctor::installation(&surroundings),
         Command::Doctor(DoctorArguments { session: Some(part), repair }) => {
             doctor::session(&chosen(&surroundings, Some(part), None)?, *repair)
+        }
+        Command::Models(arguments) => {
+            models::models(&surroundings, arguments)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Completions(arguments) => {
+            manual::completions(arguments.shell);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man(arguments) => {
+            manual::write(&surroundings.current_dir.join(&arguments.directory))?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Compact(arguments) => compact::compact(&surroundings, arguments),
         Command::History(arguments) => {

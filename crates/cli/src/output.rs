@@ -4,6 +4,8 @@
 
 use std::io::{self, Write};
 
+use mainstay_agent::prices::UNITS_PER_DOLLAR;
+
 /// Writes a line to stdout.
 pub(crate) fn out(line: &str) {
     let mut stdout = io::stdout().lock();
@@ -36,6 +38,32 @@ pub(crate) fn inert_lines(text: &str) -> String {
         .map(|line| line.split('\t').map(inert).collect::<Vec<_>>().join("\t"))
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// A number of things: `1 turn`, `2 turns`, `2 entries`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    match (count, one.strip_suffix('y')) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {one}s"),
+    }
+}
+
+/// An amount of money, given in billionths of a US dollar.
+pub(crate) fn dollars(amount: u64) -> String {
+    // Rounded up, so that what cost something never reads as nothing.
+    let parts = amount.div_ceil(100_000);
+    format!("${}.{:04}", parts / 10_000, parts % 10_000)
+}
+
+/// An amount in billionths of a US dollar as a number of dollars.
+pub(crate) fn in_dollars(amount: u64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "below 2^53 billionths, nine million dollars, nothing is lost"
+    )]
+    let dollars = amount as f64 / UNITS_PER_DOLLAR as f64;
+    dollars
 }
 
 /// A text as a TOML string on one line, with everything but plain characters escaped.

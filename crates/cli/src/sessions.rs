@@ -9,7 +9,7 @@ use crate::args::{SessionsAction, SessionsArguments};
 use crate::choose::{by_part, list, short_id};
 use crate::error::{CliError, USAGE};
 use crate::history::cannot_open;
-use crate::output::{inert, out, say, shortened};
+use crate::output::{dollars, in_dollars, inert, out, say, shortened};
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -22,7 +22,9 @@ struct Row<'a> {
     turns: u64,
     plan: Counts,
     input_tokens: u64,
+    cached_tokens: u64,
     output_tokens: u64,
+    cost: Option<f64>,
     last_words: &'a str,
     interrupted: bool,
     running: bool,
@@ -82,7 +84,10 @@ fn show(
         });
         return Ok(());
     }
-    out(&format!("{:8}  {:>8}  {:>5}  {:>5}  {:11}  TITLE", "ID", "AGE", "PLAN", "TURNS", "STATE"));
+    out(&format!(
+        "{:8}  {:>8}  {:>5}  {:>5}  {:>8}  {:11}  TITLE",
+        "ID", "AGE", "PLAN", "TURNS", "COST", "STATE"
+    ));
     for (session, excerpt) in &found {
         out(&line(session, cwd, now));
         if let Some(excerpt) = excerpt {
@@ -143,10 +148,11 @@ fn line(session: &SessionSummary, cwd: &Path, now: jiff::Timestamp) -> String {
         None => "  (header unreadable)".to_owned(),
     };
     format!(
-        "{:8}  {:>8}  {plan:>5}  {:>5}  {state:11}  {}{place}",
+        "{:8}  {:>8}  {plan:>5}  {:>5}  {:>8}  {state:11}  {}{place}",
         short_id(&session.id),
         session.last.map_or_else(|| "-".to_owned(), |last| age(last, now)),
         session.turns,
+        session.totals.known_cost().map_or_else(|| "-".to_owned(), dollars),
         shortened(&inert(&session.title), 60),
     )
 }
@@ -172,7 +178,9 @@ fn row(session: &SessionSummary, found: Option<&str>) -> String {
         turns: session.turns,
         plan: Counts { completed: session.plan_completed, total: session.plan_total },
         input_tokens: session.totals.usage.input_tokens,
+        cached_tokens: session.totals.usage.cached_tokens,
         output_tokens: session.totals.usage.output_tokens,
+        cost: session.totals.known_cost().map(in_dollars),
         last_words: &session.last_words,
         interrupted: session.is_interrupted,
         running: session.is_running,

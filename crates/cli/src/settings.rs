@@ -3,6 +3,7 @@
 //! [`Settings::resolve`] is the border: above it are words of the user with their places, below it are values that
 //! hold. Nothing below reads the environment, a configuration file or a flag again.
 
+pub(crate) mod servers;
 mod discovery;
 mod model;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use mainstay_agent::permission::Rules;
 use mainstay_agent::session::entry::{Grant, ModelChoice};
-pub(crate) use model::{ModelConfig, ServedModel};
+pub(crate) use model::{KeyFound, ModelConfig, Offered, ServedModel, offered};
 
 use crate::config::builtin::BUILT_IN;
 use crate::config::places::{Surroundings, repository_root};

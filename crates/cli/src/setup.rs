@@ -1,7 +1,6 @@
 //! From settings to what an agent is given to work with.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mainstay_agent::session::attention::AttentionSettings;
 use mainstay_agent::session::log::Durability;
@@ -12,7 +11,7 @@ use crate::config;
 use crate::error::CliError;
 use crate::output::say;
 use crate::provider;
-use crate::settings::Settings;
+use crate::settings::{ModelConfig, Settings};
 
 /// Builds the model and the tools, and lists the instruction files on stderr where a person is likely to read it.
 pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Setup, CliError> {
@@ -44,7 +43,13 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
         approver: None,
         attention: attention(settings),
         max_steps: u64::from(settings.max_steps),
-        max_time: None::<Duration>,
+        max_time: None,
+        prices: match &settings.model {
+            ModelConfig::Served(served) => served.prices,
+            ModelConfig::Script { .. } | ModelConfig::Logged(_) => None,
+        },
+        max_cost: None,
+        answer_form: None,
         require_plan,
         durability: match settings.durability {
             config::Durability::Always => Durability::Always,

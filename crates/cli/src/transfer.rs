@@ -12,7 +12,7 @@ use crate::args::ExportArguments;
 use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
 use crate::history::{read, unreadable};
-use crate::output::{inert, out, say};
+use crate::output::{counted, inert, out, say};
 
 /// Writes a session to one file, which is new: nothing is written over.
 ///
@@ -88,7 +88,7 @@ pub(crate) fn import(data_home: &Path, current_dir: &Path, file: &Path) -> Resul
     let summary = log::summarise(&log::session_dir(data_home, &id), id);
     read(&summary)?;
     let id = short_id(&summary.id);
-    out(&format!("session {id} is here; {} turns: {}", summary.turns, inert(&summary.title)));
+    out(&format!("session {id} is here; {}: {}", counted(summary.turns, "turn"), inert(&summary.title)));
     let shown = summary.cwd.as_ref().map(|cwd| inert(&cwd.to_string())).unwrap_or_default();
     match &summary.cwd {
         Some(cwd) if cwd.as_path().is_dir() => {

@@ -2,12 +2,12 @@
 
 use mainstay_agent::session::ids::Seq;
 use mainstay_agent::session::log::SessionSummary;
-use mainstay_agent::undo::{UndoError, Undone, undo as take_back};
+use mainstay_agent::undo::{Change, UndoError, Undone, changes, undo as take_back};
 
 use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
 use crate::history::{cannot_open, unreadable};
-use crate::output::{inert, out};
+use crate::output::{inert, out, say};
 
 /// Takes back the changes of the last turn that changed files, or all behind an entry.
 ///
@@ -34,6 +34,25 @@ pub(crate) fn undo(session: &SessionSummary, to: Option<Seq>) -> Result<(), CliE
     }
 }
 
+/// Lists what tools changed in files, whether or not it was taken back since.
+///
+/// # Errors
+///
+/// If the session cannot be read.
+pub(crate) fn list(session: &SessionSummary) -> Result<(), CliError> {
+    let changes = changes(&session.dir).map_err(unreadable)?;
+    if changes.is_empty() {
+        say("No tool has changed a file in this session.");
+        return Ok(());
+    }
+    out(&format!("{:>5}  {:>6}  {:7}  PATH", "TURN", "ENTRY", "CHANGE"));
+    for Change { seq, turn, change } in changes {
+        let what = if change.before.is_none() { "made" } else { "changed" };
+        out(&format!("{:>5}  {seq:>6}  {what:7}  {}", turn + 1, inert(&change.path.to_string())));
+    }
+    Ok(())
+}
+
 fn say_undone(undone: &Undone) {
     let path = inert(&undone.path.to_string());
     let what = if undone.is_removed { "removed" } else { "put back" };
@@ -45,7 +64,7 @@ fn refused(error: UndoError, id: &str) -> CliError {
         UndoError::Open(error) => cannot_open(error, id),
         UndoError::Read(error) => unreadable(error),
         error @ UndoError::NoSuchEntry { .. } => CliError::new(USAGE, format!("session {id}: {error}"))
-            .hint("`mainstay history --json` shows the entries"),
+            .hint(format!("`mainstay undo {id} --list` shows the entries")),
         UndoError::Conflicts(conflicts) => {
             let error = CliError::new(1, "nothing was changed, since a file is no longer what was written");
             conflicts.iter().fold(error, |error, conflict| error.hint(inert(conflict)))

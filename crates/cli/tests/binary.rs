@@ -402,7 +402,7 @@ fn denied_commands_name_the_way_to_allow_them() {
     machine.script(json!([bash("touch sentinel"), say("I could not.")]));
     let ran = machine.run(&["exec", "--approve", "auto", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "I could not.\n"));
-    assert!(ran.err.contains("denied: ") && ran.err.contains("`--approve all`"), "{}", ran.err);
+    assert!(ran.err.contains("\ndenied:\n") && ran.err.contains("`--approve all`"), "{}", ran.err);
     assert!(ran.err.contains("1 call denied, see below"), "{}", ran.err);
     assert!(!machine.work("sentinel").exists());
     let history = machine.run(&["history"]).out;

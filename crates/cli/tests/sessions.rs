@@ -317,7 +317,7 @@ fn an_export_goes_through_a_pipe_and_is_masked_on_request() {
     assert!(ran.code == 0 && !ran.out.contains(&secret) && ran.out.contains("it is ***"), "{}", ran.out);
     assert!(ran.err.contains("what looks like a secret was replaced"), "{}", ran.err);
     fs::write(there.path("work/e"), &ran.out).unwrap();
-    there.run(&["import", "e"]).did(&["is here; 1 turns: tell"]);
+    there.run(&["import", "e"]).did(&["is here; 1 turn: tell"]);
     let other = Machine::new();
     fs::write(other.path("work/half"), &ran.out[..ran.out.len() / 2]).unwrap();
     other.run(&["import", "half"]).failed(1, &["line", "is not of an export", "nothing was imported"]);
@@ -382,7 +382,7 @@ fn a_damaged_session_is_explained_and_repaired() {
     let ran = machine.run(&["rewind", &id, "--turn", "1"]);
     assert!(ran.code == 1 && ran.err.contains(&format!("mainstay doctor {id}")), "{}", ran.err);
     let ran = machine.run(&["doctor", &id, "--repair"]);
-    ran.did(&["before-repair-1", "1 entries are marked as lost", "is sound"]);
+    ran.did(&["before-repair-1", "marked as lost: 1 entry", "is sound"]);
     let kept = machine.sessions()[0].join("0001.jsonl.before-repair-1");
     assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
     machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);
@@ -418,7 +418,7 @@ fn doctor_says_what_there_is() {
     machine.three_turns();
     let stub = machine.path("data/sessions/ffffffff-ffff-7fff-bfff-ffffffffffff");
     fs::create_dir(&stub).unwrap();
-    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folders"]);
+    machine.run(&["doctor"]).did(&["sessions     1, 0 running, 0 interrupted", "leftovers    1 folder"]);
     machine.run(&["doctor", "--repair"]).failed(2, &["<ID>"]);
 }
 

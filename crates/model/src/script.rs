@@ -320,7 +320,12 @@ fn count(body: &[u8], name: &str) -> usize {
 /// What an answer without counts is taken to have used, at four bytes a token.
 fn estimate(body: &[u8], content: &[Content]) -> Usage {
     let text: usize = content.iter().filter_map(Content::as_text).map(str::len).sum();
-    Usage { input_tokens: body.len() as u64 / 4, cached_tokens: 0, output_tokens: text as u64 / 4 }
+    Usage {
+        input_tokens: body.len() as u64 / 4,
+        cached_tokens: 0,
+        output_tokens: text as u64 / 4,
+        ..Usage::default()
+    }
 }
 
 fn cancelled() -> Attempt {

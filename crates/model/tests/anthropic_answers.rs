@@ -43,7 +43,12 @@ fn an_answer_of_every_kind_of_block_is_read() {
                 call("toolu_1", "read", "{\"path\": \"a\"}"),
             ],
             finish: Finish::ToolCalls,
-            usage: Some(Usage { input_tokens: 43, cached_tokens: 30, output_tokens: 7 }),
+            usage: Some(Usage {
+                input_tokens: 43,
+                cached_tokens: 30,
+                cache_written_tokens: 4,
+                output_tokens: 7
+            }),
             ended: Ended::Complete,
             retry_after: None,
         }
@@ -176,7 +181,10 @@ fn a_stream_without_message_stop_is_cut() {
     }
     let attempt = stream(&events);
     assert_eq!(attempt.content, [text("Hel"), call("A", "write", "{\"path\":")]);
-    assert_eq!(attempt.usage, Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 3 }));
+    assert_eq!(
+        attempt.usage,
+        Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 3, ..Usage::default() })
+    );
     for body in
         ["", "\n\n", ": ping\n\n", "data: [DONE]\n\n", "{\"content\":[{\"ty", "data: {\"type\":\"mess"]
     {
@@ -235,7 +243,10 @@ fn a_whole_json_answer_is_decoded_too() {
         ]
     );
     assert_eq!((attempt.finish, attempt.ended), (Finish::ToolCalls, Ended::Complete));
-    assert_eq!(attempt.usage, Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 7 }));
+    assert_eq!(
+        attempt.usage,
+        Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 7, ..Usage::default() })
+    );
     for (body, expected) in [
         (r#"{"content":[{"type":"text","text":"a"}]}"#, ErrorClass::CutStream),
         (r#"{"data":{},"success":true}"#, ErrorClass::BadRequest),
@@ -311,7 +322,7 @@ fn usage_is_what_was_said_last() {
         stream(&[start(first), stop("end_turn", last), json!({"type": "message_stop"})]).usage
     };
     let usage = |input_tokens, cached_tokens, output_tokens| {
-        Some(Usage { input_tokens, cached_tokens, output_tokens })
+        Some(Usage { input_tokens, cached_tokens, output_tokens, ..Usage::default() })
     };
     assert_eq!(
         counted(json!({"input_tokens": 43}), json!({"input_tokens": 61, "output_tokens": 2})),

@@ -68,7 +68,7 @@ async fn an_answer_streams_in() {
     let expected = Attempt {
         content: vec![Content::Text { text: "Hello ñ".to_owned() }],
         finish: Finish::EndTurn,
-        usage: Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2 }),
+        usage: Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2, ..Usage::default() }),
         ended: Ended::Complete,
         retry_after: None,
     };

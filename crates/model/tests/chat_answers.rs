@@ -26,7 +26,7 @@ fn text_reasoning_and_usage_come_out_in_order() {
         Attempt {
             content: vec![Content::Reasoning { text: "I think".to_owned(), opaque }, text("Grüße, 😀")],
             finish: Finish::EndTurn,
-            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 4 }),
+            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 4, ..Usage::default() }),
             ended: Ended::Complete,
             retry_after: None,
         }
@@ -283,7 +283,10 @@ fn a_second_finish_changes_nothing_and_may_bring_usage() {
     let attempt = stream(&[delta(whole), finish("tool_calls"), second]);
     assert_eq!(attempt.content, [called("A", "read", "{}")]);
     assert_eq!(attempt.finish, Finish::ToolCalls);
-    assert_eq!(attempt.usage, Some(Usage { input_tokens: 1, cached_tokens: 0, output_tokens: 2 }));
+    assert_eq!(
+        attempt.usage,
+        Some(Usage { input_tokens: 1, cached_tokens: 0, output_tokens: 2, ..Usage::default() })
+    );
     let after_a_cut = stream(&[delta(json!({"content": "a"})), finish("length"), finish("stop")]);
     assert_eq!(after_a_cut.finish, Finish::MaxTokens);
 }
@@ -339,7 +342,10 @@ fn a_whole_json_answer_is_decoded_too() {
         let attempt = decode_all_ways(body.as_bytes());
         assert_eq!(attempt.content, [text("a"), called("A", "read", r#"{"n":[1,2]}"#)]);
         assert_eq!((attempt.finish, attempt.ended), (Finish::ToolCalls, Ended::Complete));
-        assert_eq!(attempt.usage, Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 7 }));
+        assert_eq!(
+            attempt.usage,
+            Some(Usage { input_tokens: 5, cached_tokens: 0, output_tokens: 7, ..Usage::default() })
+        );
     }
     for (body, expected) in [
         (r#"{"data":{"choices":[]},"success":true}"#, ErrorClass::BadRequest),

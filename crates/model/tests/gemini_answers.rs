@@ -30,7 +30,7 @@ fn thoughts_text_calls_and_usage_come_out_in_order() {
                 called("c1", "read", r#"{"path":"a"}"#, None),
             ],
             finish: Finish::ToolCalls,
-            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 9 }),
+            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 9, ..Usage::default() }),
             ended: Ended::Complete,
             retry_after: None,
         }

@@ -53,7 +53,10 @@ async fn the_address_the_key_and_the_query_are_those_of_the_api() {
         let attempt = model.stream(&encoded, &mut |_| {}, &CancellationToken::new()).await;
         assert_eq!(attempt.content, [Content::Text { text: "Hello".to_owned() }]);
         assert_eq!((attempt.finish, attempt.ended), (Finish::EndTurn, Ended::Complete));
-        assert_eq!(attempt.usage, Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2 }));
+        assert_eq!(
+            attempt.usage,
+            Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2, ..Usage::default() })
+        );
     }
     let received = server.received();
     let paths: Vec<&str> = received.iter().map(|request| request.path.as_str()).collect();

@@ -78,7 +78,7 @@ async fn an_answer_streams_in_and_the_connection_is_kept() {
     let expected = Attempt {
         content: text("Hello ñ"),
         finish: Finish::EndTurn,
-        usage: Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2 }),
+        usage: Some(Usage { input_tokens: 9, cached_tokens: 0, output_tokens: 2, ..Usage::default() }),
         ended: Ended::Complete,
         retry_after: None,
     };

@@ -120,5 +120,6 @@ fn usage_of(entry: &Value) -> Option<Usage> {
         input_tokens: count("input_total").unwrap_or(0),
         cached_tokens: count("cache_read").unwrap_or(0),
         output_tokens: count("output").unwrap_or(0),
+        ..Usage::default()
     })
 }

@@ -129,7 +129,7 @@ fn all_kinds_of_items_come_out_in_order() {
                 }),
             ],
             finish: Finish::ToolCalls,
-            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 4 }),
+            usage: Some(Usage { input_tokens: 9, cached_tokens: 3, output_tokens: 4, ..Usage::default() }),
             ended: Ended::Complete,
             retry_after: None,
         }

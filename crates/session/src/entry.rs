@@ -371,6 +371,9 @@ pub struct Answer {
     /// What the provider counted.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "form::usage")]
     pub usage: Option<Usage>,
+    /// What it cost by the prices of then, in billionths of a US dollar; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
     /// How the attempt ended.
     #[serde(default, skip_serializing_if = "Ended::is_complete")]
     pub ended: Ended,
@@ -496,6 +499,8 @@ pub enum NoticeKind {
     Interceptor,
     /// The model is asked to go on, since plan items are unfinished.
     Continuation,
+    /// The model is told what form its answer must have, or that it does not have it.
+    AnswerForm,
     /// The model is told that a call it wrote as text was not run.
     TextCall,
     /// A worker is asked for a summary.
@@ -515,6 +520,7 @@ impl NoticeKind {
             NoticeKind::Moved { .. } => "moved",
             NoticeKind::Interceptor => "interceptor",
             NoticeKind::Continuation => "continuation",
+            NoticeKind::AnswerForm => "answer_form",
             NoticeKind::TextCall => "text_call",
             NoticeKind::Compaction => "compaction",
         }
@@ -719,6 +725,31 @@ pub struct Totals {
     /// Calls that were denied.
     #[serde(default)]
     pub denied: u64,
+    /// What the answers cost of which that is known, in billionths of a US dollar.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost: u64,
+    /// Answers of which it is not known what they cost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced: u64,
+}
+
+impl Totals {
+    /// What was used since `before`, which counted less.
+    pub fn since(self, before: Totals) -> Totals {
+        Totals {
+            answers: self.answers.saturating_sub(before.answers),
+            tool_calls: self.tool_calls.saturating_sub(before.tool_calls),
+            usage: self.usage.since(before.usage),
+            denied: self.denied.saturating_sub(before.denied),
+            cost: self.cost.saturating_sub(before.cost),
+            unpriced: self.unpriced.saturating_sub(before.unpriced),
+        }
+    }
+
+    /// What all of it cost, in billionths of a US dollar; none unless that is known of every answer.
+    pub fn known_cost(&self) -> Option<u64> {
+        (self.unpriced == 0 && self.answers > 0).then_some(self.cost)
+    }
 }
 
 /// An entry of a kind, or of a version of a kind, that this build does not know.

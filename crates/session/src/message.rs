@@ -95,6 +95,9 @@ pub struct Usage {
     /// Tokens of the request that came from the provider's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
+    /// Tokens of the request that were written to the provider's cache, where it counts them because they cost more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_written_tokens: u64,
     /// Tokens of the answer, reasoning included.
     pub output_tokens: u64,
 }
@@ -104,7 +107,18 @@ impl Usage {
     pub fn add(&mut self, other: Usage) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_written_tokens = self.cache_written_tokens.saturating_add(other.cache_written_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+    }
+
+    /// What was counted since `before`, which counted less.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
+            cache_written_tokens: self.cache_written_tokens.saturating_sub(before.cache_written_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+        }
     }
 }
 

@@ -415,6 +415,10 @@ impl SessionState {
         if let Some(usage) = answer.usage {
             self.totals.usage.add(usage);
         }
+        match answer.cost {
+            Some(cost) => self.totals.cost = self.totals.cost.saturating_add(cost),
+            None => self.totals.unpriced = self.totals.unpriced.saturating_add(1),
+        }
     }
 
     fn answered(&mut self, seq: Seq, answer: &Answer) {
@@ -680,6 +684,7 @@ impl SessionState {
             NoticeKind::PlanCarried
             | NoticeKind::Interceptor
             | NoticeKind::Continuation
+            | NoticeKind::AnswerForm
             | NoticeKind::TextCall
             | NoticeKind::Compaction => {}
         }

@@ -280,7 +280,7 @@ pub fn failed(class: ErrorClass, retry_after: Option<Duration>) -> Attempt {
 }
 
 fn attempt(content: Vec<Content>, ended: Ended) -> Attempt {
-    let usage = Some(Usage { input_tokens: 10, cached_tokens: 0, output_tokens: 1 });
+    let usage = Some(Usage { input_tokens: 10, cached_tokens: 0, output_tokens: 1, ..Usage::default() });
     Attempt { content, finish: Finish::EndTurn, usage, ended, retry_after: None }
 }
 

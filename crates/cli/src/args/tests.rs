@@ -50,6 +50,17 @@ fn exec_with_everything() {
         "--max-steps",
         "7",
         "--require-plan=2",
+        "--max-cost",
+        "$0.25",
+        "--max-time",
+        "1h30m",
+        "--image",
+        "a.png",
+        "--image=b.png",
+        "--output-schema",
+        "form.json",
+        "-o",
+        "out.json",
         "do it",
     ]);
     assert_eq!(
@@ -66,10 +77,31 @@ fn exec_with_everything() {
             approve: Some(Approve::All),
             max_steps: Some(7),
             require_plan: Some(2),
+            max_cost: Some(250_000_000),
+            max_time: Some(Duration::from_secs(5_400)),
+            image: vec!["a.png".into(), "b.png".into()],
+            output_schema: Some("form.json".into()),
+            output: Some("out.json".into()),
         }
     );
     assert_eq!(arguments.prompt(), PromptSource::Given("do it"));
     assert_eq!(arguments.session(), SessionChoice::Id("3f2a"));
+}
+
+#[test]
+fn times_and_money_as_they_are_typed() {
+    for (text, seconds) in [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5_400), ("1h 30m", 5_400)] {
+        assert_eq!(
+            exec(&["exec", "--max-time", text]).max_time,
+            Some(Duration::from_secs(seconds)),
+            "{text}"
+        );
+    }
+    for (text, amount) in
+        [("1", 1_000_000_000), ("$0.50", 500_000_000), ("0.000000001", 1), ("12.345", 12_345_000_000)]
+    {
+        assert_eq!(exec(&["exec", "--max-cost", text]).max_cost, Some(amount), "{text}");
+    }
 }
 
 #[test]
@@ -220,9 +252,25 @@ fn the_help_of_exec() {
               End after this many steps, a step being one request and the calls it asks for [default:
               500]
 
+          --max-cost <DOLLARS>
+              End after the step with which the turn has cost this many US dollars; needs the model's
+              prices
+
+          --max-time <TIME>
+              End after this time, such as 90s, 10m or 1h30m; the running step is cancelled
+
           --require-plan[=<N>]
               Go on up to N times while plan items are unfinished, and exit with 3 if they stay so [N:
               3]
+
+          --image <FILE>
+              Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+
+          --output-schema <FILE>
+              The answer must be a JSON document that fits the JSON Schema in this file
+
+      -o, --output <FILE>
+              Write the answer to this file too; it is emptied when the turn begins
 
       -h, --help
               Print help (see a summary with '-h')
@@ -234,11 +282,17 @@ fn the_help_of_exec() {
       mainstay exec --last "go on"                  also after a crash: nothing is lost
       mainstay exec --require-plan=5 "…"            go on while plan items are unfinished
       mainstay exec --json "…" | jq -c .            what happens, for programs
+      mainstay exec --image shot.png "what is wrong here?"
+      mainstay exec --output-schema form.json -o answer.json "list the public functions"
+      mainstay exec --max-cost 0.50 --max-time 10m --max-steps 40 "…"
+
+    With --output-schema the model is asked up to twice to mend an answer that does not fit; if it does
+    not, nothing is printed and the exit code is 1. What fits is printed bare, for jq.
 
     Commands of the model need an enforced sandbox or --approve all; this version has no sandbox.
 
-    Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged,
-    69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted,
-    143 terminated.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged, 69
+    provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted, 143
+    terminated.
     "#);
 }

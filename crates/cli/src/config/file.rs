@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use mainstay_agent::model::TextCalls;
 
 use super::base_url::BaseUrl;
+use super::defaults;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
-use super::{Api, Approve, Durability, Layer, ModelLayer, ProviderLayer, Secret};
+use super::{Api, Approve, Durability, Layer, ModelLayer, PriceLayer, ProviderLayer, Secret};
 use crate::error::CliError;
 
 /// Reads the user's own file.
@@ -97,7 +98,7 @@ fn read_provider(table: &mut Table<'_>) -> Result<ProviderLayer, CliError> {
 fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
     let tokens = 1..=1_000_000_000;
     Ok(ModelLayer {
-        context_window: table.place("context_window", |value| value.whole(tokens.clone()))?,
+        context_window: table.get("context_window", |value| window(value, tokens.clone()))?,
         max_output: table.get("max_output", |value| value.whole(tokens.clone()))?,
         effort: table.get("effort", |value| Ok(value.text()?.to_owned()))?,
         temperature: table.get("temperature", |value| value.number(0.0..=2.0))?,
@@ -107,11 +108,39 @@ fn read_model(table: &mut Table<'_>) -> Result<ModelLayer, CliError> {
         extra_body: table.section("extra_body", |body| {
             body.take_all().iter().map(|value| Ok((value.key().to_owned(), value.json()?))).collect()
         })?,
+        prices: PriceLayer {
+            input: table.get("input_price", price)?,
+            cached: table.get("cached_price", price)?,
+            cache_write: table.get("cache_write_price", price)?,
+            output: table.get("output_price", price)?,
+        },
     })
 }
 
 const TEXT_CALLS: [(&str, TextCalls); 3] =
     [("auto", TextCalls::Auto), ("on", TextCalls::On), ("off", TextCalls::Off)];
+
+/// A context window, also of a model that is not asked: what is too small would fail only once it is.
+fn window(value: &Value<'_>, tokens: std::ops::RangeInclusive<u64>) -> Result<u64, CliError> {
+    let window = value.whole(tokens)?;
+    if window >= defaults::MIN_WINDOW {
+        return Ok(window);
+    }
+    Err(value
+        .complain(&format!(
+            "is too small: a session needs {} tokens or more, found {window}",
+            defaults::MIN_WINDOW
+        ))
+        .hint(
+            "serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768",
+        )
+        .hint("and say so here: context_window = 32768"))
+}
+
+/// US dollars for a million tokens.
+fn price(value: &Value<'_>) -> Result<f64, CliError> {
+    value.number(0.0..=1e6)
+}
 
 fn path(value: &Value<'_>) -> Result<PathBuf, CliError> {
     value.text().map(PathBuf::from)

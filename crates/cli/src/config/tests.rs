@@ -67,6 +67,10 @@ temperature = 1
 images = true
 alternate_roles = false
 text_calls = "on"
+input_price = 2
+cached_price = 0.25
+cache_write_price = 2.5
+output_price = 10.5
 extra_body = { top_p = 0.5, stop = ["a"], nested = { at = 2026-01-02 } }
 "#;
 
@@ -97,11 +101,14 @@ fn every_key_is_read() {
     assert_eq!((local.first_token_timeout, local.idle_timeout), (Some(30), Some(0)));
 
     let model = &local.models["org/qwen"];
-    assert_eq!(value(&model.context_window), 32_768);
+    assert_eq!(model.context_window, Some(32_768));
     assert_eq!((model.max_output, model.effort.as_deref()), (Some(4096), Some("high")));
     assert_eq!(model.temperature, Some(1.0));
     assert_eq!((model.images, model.alternate_roles), (Some(true), Some(false)));
     assert_eq!(model.text_calls, Some(TextCalls::On));
+    let prices =
+        PriceLayer { input: Some(2.0), cached: Some(0.25), cache_write: Some(2.5), output: Some(10.5) };
+    assert_eq!(model.prices, prices);
     assert_eq!(
         serde_json::to_value(&model.extra_body).unwrap(),
         serde_json::json!({"top_p": 0.5, "stop": ["a"], "nested": {"at": "2026-01-02"}})
@@ -391,7 +398,7 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     context = 1
     => error: config.toml:2:1: unknown key `context` in [providers.local.models."org/m"]
       did you mean `context_window`?
-      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body
+      known here: context_window, max_output, effort, temperature, images, alternate_roles, text_calls, extra_body, input_price, cached_price, cache_write_price, output_price
 
     [providers.local.models."org/m"]
     temperature = 2.5
@@ -644,22 +651,68 @@ fn a_projects_model_is_not_judged_where_it_has_no_effect() {
     assert_eq!(value(&machine.load(stated).model), name("a/b"));
 }
 
+/// The keys that a table takes, by what is said of one that it does not take.
+fn keys(table: &str) -> Vec<String> {
+    let head = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
+    let error = file::read(&document(&format!("{head}x = 1"))).unwrap_err();
+    let known = error.hints.last().unwrap().strip_prefix("known here: ").unwrap().to_owned();
+    known.split(", ").map(str::to_owned).collect()
+}
+
+const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
+
 #[test]
 fn the_reference_names_every_key() {
-    let reference = include_str!("../../../../docs/configuration.md");
-    let error = file::read(&document("x = 1")).unwrap_err();
-    let keys = |error: CliError| -> Vec<String> {
-        let known = error.hints.last().unwrap().strip_prefix("known here: ").unwrap().to_owned();
-        known.split(", ").map(str::to_owned).collect()
-    };
-    let mut all = keys(error);
-    for table in ["plan", "sandbox", "providers.p", "providers.p.models.m"] {
-        all.extend(keys(file::read(&document(&format!("[{table}]\nx = 1"))).unwrap_err()));
-    }
+    let tables = ["", "plan", "sandbox", "providers.p", "providers.p.models.m"];
+    let mut all: Vec<String> = tables.into_iter().flat_map(keys).collect();
     all.extend(builtin::BUILT_IN.iter().map(|provider| provider.name.to_owned()));
     all.extend(builtin::BUILT_IN.iter().filter_map(|provider| provider.api_key_env).map(str::to_owned));
     assert!(all.len() > 35, "{all:?}");
     for key in all {
-        assert!(reference.contains(&format!("`{key}`")), "docs/configuration.md says nothing of `{key}`");
+        assert!(REFERENCE.contains(&format!("`{key}`")), "docs/configuration.md says nothing of `{key}`");
+    }
+}
+
+/// Each key that stands first in a row of the reference is one of its table, each table's default tools are all there are,
+/// and each variable is read.
+#[test]
+fn the_reference_names_no_key_that_is_not_there() {
+    let mut known = Vec::new();
+    let mut seen = 0;
+    for line in REFERENCE.lines() {
+        match line {
+            "## Keys" => known = keys(""),
+            "## Providers" => known = keys("providers.p"),
+            "## Models" => known = keys("providers.p.models.m"),
+            "`plan`, as `[plan]`:" => known = keys("plan"),
+            "`sandbox`, as `[sandbox]`:" => known = keys("sandbox"),
+            _ if line.starts_with("## ") || line.ends_with(':') || line.is_empty() => {}
+            _ => {}
+        }
+        let Some(cell) = line.strip_prefix("| `").and_then(|_| line.split('|').nth(1)) else { continue };
+        let is_of_providers =
+            builtin::BUILT_IN.iter().any(|provider| cell.trim() == format!("`{}`", provider.name))
+                || Api::WORDS.iter().any(|(word, _)| cell.trim() == format!("`{word}`"));
+        if known.is_empty() || is_of_providers {
+            continue;
+        }
+        for key in cell.split('`').skip(1).step_by(2) {
+            assert!(
+                known.contains(&key.to_owned()),
+                "docs/configuration.md: there is no `{key}` here:\n{line}"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "{seen}");
+    let tools = TOOLS.map(|tool| format!("{tool:?}")).join(", ");
+    assert!(REFERENCE.contains(&format!("`[{tools}]`")), "{tools}");
+    for line in REFERENCE.lines().filter(|line| line.contains("`MAINSTAY_") && line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+        let (key, variable) = (cells[0], cells[1]);
+        assert_eq!(variable, format!("MAINSTAY_{}", key.to_uppercase()));
+        let variables = [(variable, std::ffi::OsString::from("\u{1}"))].into_iter().collect();
+        let is_path = key == "ca_certificates";
+        assert!(is_path || environment::read(&variables).is_err(), "{variable} is not read");
     }
 }

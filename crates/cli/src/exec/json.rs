@@ -2,15 +2,18 @@
 
 use std::io::{self, Write};
 
-use mainstay_agent::session::entry::Answer;
+use mainstay_agent::session::entry::{Answer, StopReason};
 use mainstay_agent::session::message::{
     Content, Ended, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage,
 };
 use mainstay_agent::session::plan::{PlanInView, PlanItem};
 use mainstay_agent::{Event, PlanChange, TurnReport};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::exit_code;
+use super::form::Form;
+use crate::output::in_dollars;
 
 /// The version of the events' form. Additions do not change it.
 pub(crate) const SCHEMA: u32 = 1;
@@ -78,6 +81,8 @@ pub(crate) enum Line<'a> {
         cost: Option<f64>,
         denied: u64,
         plan: Counts,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output: Option<Box<RawValue>>,
     },
 }
 
@@ -116,7 +121,7 @@ pub(crate) struct Tokens {
 
 impl From<Usage> for Tokens {
     fn from(usage: Usage) -> Self {
-        let Usage { input_tokens, cached_tokens, output_tokens } = usage;
+        let Usage { input_tokens, cached_tokens, cache_written_tokens: _, output_tokens } = usage;
         Tokens { input_tokens, cached_tokens, output_tokens }
     }
 }
@@ -137,7 +142,9 @@ pub(crate) fn write(line: &Line<'_>) {
 }
 
 /// Writes what an agent's event is on stdout, if it is anything there.
-pub(crate) fn show(event: &Event, with_deltas: bool, signal: Option<u8>) {
+///
+/// `form` is the one that the answer must have; what has it is told as the turn's output.
+pub(crate) fn show(event: &Event, with_deltas: bool, signal: Option<u8>, form: Option<&Form>) {
     match event {
         Event::TurnStarted => write(&Line::TurnStarted {}),
         Event::TextDelta(text) if with_deltas => write(&Line::AnswerDelta { text }),
@@ -156,7 +163,7 @@ pub(crate) fn show(event: &Event, with_deltas: bool, signal: Option<u8>) {
             failure: done.failure.as_deref(),
             reused: done.reused,
         }),
-        Event::TurnCompleted(report) => completed(report, signal),
+        Event::TurnCompleted(report) => completed(report, signal, form),
         _ => {}
     }
 }
@@ -217,7 +224,7 @@ fn plan_line<'a>(view: &'a PlanInView, changes: &'a [PlanChange]) -> Line<'a> {
     }
 }
 
-fn completed(report: &TurnReport, signal: Option<u8>) {
+fn completed(report: &TurnReport, signal: Option<u8>, form: Option<&Form>) {
     if let Some(failure) = &report.failure {
         write(&Line::Error {
             message: failure.message(),
@@ -229,8 +236,21 @@ fn completed(report: &TurnReport, signal: Option<u8>) {
         stop_reason: report.stop_reason.as_str(),
         exit_code: exit_code(report, signal),
         usage: report.usage.into(),
-        cost: None,
+        cost: report.cost.map(in_dollars),
         denied: report.denied,
         plan: Counts { completed: report.plan.plan.completed(), total: report.plan.plan.items.len() },
+        output: form
+            .filter(|_| report.stop_reason != StopReason::Error)
+            .and_then(|form| form.document(&report.text).ok())
+            .map(on_one_line),
     });
+}
+
+/// A document without line breaks between its tokens, since an event is one line.
+fn on_one_line(document: Box<RawValue>) -> Box<RawValue> {
+    if !document.get().contains(['\n', '\r']) {
+        return document;
+    }
+    let value = serde_json::from_str::<serde_json::Value>(document.get());
+    value.ok().and_then(|value| serde_json::value::to_raw_value(&value).ok()).unwrap_or(document)
 }

@@ -15,9 +15,6 @@ const WIDTH: usize = 100;
 /// Says on stderr what an event means: to a terminal all of it, elsewhere only what the user must know.
 pub(crate) fn show(event: &Event) {
     match event {
-        Event::ToolCompleted { result, .. } if result.outcome == Outcome::Denied => {
-            say(&format!("denied: {}", inert(&result.summary)));
-        }
         event if says_what_is_wrong(event) => {}
         event if stderr().is_terminal() => progress(event),
         _ => {}
@@ -78,6 +75,7 @@ fn progress(event: &Event) {
                 NoticeKind::Moved { .. } => "the model was told of the new directory",
                 NoticeKind::Interceptor => "a text was added to the history",
                 NoticeKind::Continuation => "the plan is unfinished; the model was asked to go on",
+                NoticeKind::AnswerForm => "the model was told what form its answer must have",
                 NoticeKind::TextCall => "the model was told that a call it wrote as text was not run",
                 NoticeKind::Compaction => "the model was asked for a summary",
             };

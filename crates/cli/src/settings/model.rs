@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_agent::Prices;
 use mainstay_agent::model::TextCalls;
 use mainstay_agent::session::entry::ModelChoice;
 
@@ -11,7 +12,9 @@ use crate::config::base_url::BaseUrl;
 use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
 use crate::config::document::{Origin, Placed, nearest};
 use crate::config::places::{Environment, Surroundings};
-use crate::config::{Api, Config, ModelLayer, ModelName, ProviderLayer, Secret, defaults};
+use crate::config::{
+    Api, Config, ModelLayer, ModelName, PriceLayer, ProviderLayer, Secret, defaults, prices,
+};
 use crate::error::{self, CliError};
 
 /// Which model answers.
@@ -69,6 +72,8 @@ pub(crate) struct ServedModel {
     pub(crate) ca_certificates: Vec<u8>,
     /// Members to add to the body of a request.
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
+    /// What it costs, where that is known.
+    pub(crate) prices: Option<Prices>,
 }
 
 /// Resolves the model of a name. Fails with exit code 77 for a key that is missing or unusable, else 78.
@@ -88,6 +93,42 @@ pub(super) fn resolve(
             Ok(ModelConfig::Served(Box::new(ServedModel { key, ca_certificates, ..served })))
         }
     }
+}
+
+/// A model as it would be asked, for whoever chooses one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offered {
+    /// Its window in tokens, as configured or assumed.
+    pub(crate) context_window: u64,
+    /// What it costs, where that is known.
+    pub(crate) prices: Option<Prices>,
+    /// Its key, where one is wanted.
+    pub(crate) key: Option<KeyFound>,
+}
+
+/// Whether the variable of a key is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyFound {
+    /// The variable.
+    pub(crate) variable: String,
+    /// Whether it holds something.
+    pub(crate) is_set: bool,
+}
+
+/// Resolves what is known of a model, without its key. Fails with exit code 78 where it could not be asked.
+pub(crate) fn offered(
+    name: &Placed<ModelName>,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Option<Offered>, CliError> {
+    let ModelName::Of { provider, model } = &name.value else { return Ok(None) };
+    let provider = Provider::find(provider, name, config)?;
+    let key = provider.key_variable().map(|variable| KeyFound {
+        variable: variable.to_owned(),
+        is_set: environment.get(variable).is_some_and(|value| !value.is_empty()),
+    });
+    let ServedModel { context_window, prices, .. } = provider.serve(model, None)?;
+    Ok(Some(Offered { context_window, prices, key }))
 }
 
 /// A provider: what is built in, and what the user says over it.
@@ -138,7 +179,10 @@ impl<'a> Provider<'a> {
             ca_certificates: Vec::new(),
             first_token_timeout: limit(self.own.first_token_timeout, silence),
             idle_timeout: limit(self.own.idle_timeout, Some(defaults::IDLE_TIMEOUT)),
-            context_window: self.context_window(model, &said)?,
+            context_window: said
+                .context_window
+                .unwrap_or_else(|| self.built_in.map_or(UNKNOWN_WINDOW, |known| known.window(model))),
+            prices: self.prices(model, &said)?,
             max_output: said.max_output,
             effort: effort.or(said.effort.take()),
             temperature: said.temperature,
@@ -155,12 +199,15 @@ impl<'a> Provider<'a> {
         })
     }
 
+    /// The variable of the key, if the provider wants one.
+    fn key_variable(&self) -> Option<&str> {
+        let known = self.built_in.and_then(|known| known.api_key_env);
+        self.own.api_key_env.as_deref().or(known).filter(|name| !name.is_empty())
+    }
+
     /// The key, if the provider wants one.
     fn key(&self, environment: &Environment) -> Result<Option<Secret>, CliError> {
-        let known = self.built_in.and_then(|known| known.api_key_env);
-        let Some(variable) = self.own.api_key_env.as_deref().or(known).filter(|name| !name.is_empty()) else {
-            return Ok(None);
-        };
+        let Some(variable) = self.key_variable() else { return Ok(None) };
         let text = environment.get(variable).map(|value| value.to_string_lossy().trim().to_owned());
         let Some(key) = text.filter(|key| !key.is_empty()) else {
             return Err(self.keyless(variable));
@@ -183,23 +230,31 @@ impl<'a> Provider<'a> {
         )
     }
 
-    fn context_window(&self, model: &str, said: &ModelLayer) -> Result<u64, CliError> {
-        let unsaid = self.built_in.map_or(UNKNOWN_WINDOW, |known| known.window(model));
-        let Some(window) = &said.context_window else { return Ok(unsaid) };
-        if window.value >= defaults::MIN_WINDOW {
-            return Ok(window.value);
+    /// What the model costs: as it is said, over what is known of the provider's own address.
+    fn prices(&self, model: &str, said: &ModelLayer) -> Result<Option<Prices>, CliError> {
+        let is_own =
+            |known: &&BuiltIn| self.own.base_url.is_none() && self.own.api.is_none_or(|api| api == known.api);
+        let known = self.built_in.filter(is_own).and_then(|known| prices::known(known.name, model));
+        let PriceLayer { input, cached, cache_write, output } = said.prices;
+        if said.prices == PriceLayer::default() {
+            return Ok(known);
         }
-        Err(CliError::configuration(format!(
-            "{}: a context window of {} tokens ({}/{model}) is too small: a session needs {} or more",
-            window.origin,
-            window.value,
-            self.name,
-            defaults::MIN_WINDOW
-        ))
-        .hint(
-            "serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768",
-        )
-        .hint("and say so here: context_window = 32768"))
+        let (Some(input), Some(output)) =
+            (input.or(known.map(|known| known.input)), output.or(known.map(|known| known.output)))
+        else {
+            let lacks = if input.is_none() { "input_price" } else { "output_price" };
+            let table = format!("[providers.{}.models.{model:?}]", self.name);
+            return Err(CliError::configuration(format!(
+                "{table} in {} says a price and lacks `{lacks}`",
+                self.file
+            ))
+            .hint(format!("add a line such as: {lacks} = 1.50, in US dollars for a million tokens")));
+        };
+        Ok(Some(Prices {
+            cached: cached.or(known.and_then(|known| known.cached)),
+            cache_write: cache_write.or(known.and_then(|known| known.cache_write)),
+            ..Prices::new(input, output)
+        }))
     }
 
     /// The text of the file that `ca_certificates` names, which is looked for from where it was said.

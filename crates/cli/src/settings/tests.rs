@@ -297,7 +297,7 @@ fn a_model_that_cannot_be_asked_says_why_and_what_to_do() {
     base_url = "http://10.0.0.1/v1"
     [providers.far.models.m]
     context_window = 7999
-    => error: /top/home/.config/mainstay/config.toml:6: a context window of 7999 tokens (far/m) is too small: a session needs 8000 or more
+    => error: /top/home/.config/mainstay/config.toml:6:18: `providers.far.models.m.context_window` is too small: a session needs 8000 tokens or more, found 7999
       serve the model with a larger one, such as: llama-server -c 32768, OLLAMA_CONTEXT_LENGTH=32768
       and say so here: context_window = 32768
     "#);

@@ -234,6 +234,7 @@ impl Counts {
         Some(Usage {
             input_tokens: uncached.saturating_add(cached_tokens),
             cached_tokens,
+            cache_written_tokens: self.cache_write.unwrap_or(0),
             output_tokens: self.output.unwrap_or(0),
         })
     }

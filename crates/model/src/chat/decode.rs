@@ -371,6 +371,7 @@ impl Counts {
             input_tokens: input,
             cached_tokens: self.cached.unwrap_or(0),
             output_tokens: if apart { output + reasoning } else { output },
+            ..Usage::default()
         })
     }
 }

@@ -348,6 +348,7 @@ impl Counts {
             input_tokens: self.input.unwrap_or(0),
             cached_tokens: self.cached.unwrap_or(0),
             output_tokens: self.output.unwrap_or(0).saturating_add(self.thoughts.unwrap_or(0)),
+            ..Usage::default()
         })
     }
 }

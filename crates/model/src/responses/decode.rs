@@ -306,5 +306,6 @@ fn usage(usage: Option<Fields<'_>>) -> Option<Usage> {
         input_tokens: input.unwrap_or(0),
         cached_tokens: cached.unwrap_or(0),
         output_tokens: output.unwrap_or(0),
+        ..Usage::default()
     })
 }

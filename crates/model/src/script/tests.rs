@@ -79,7 +79,10 @@ async fn calls_reasoning_and_usage_are_as_written() {
     ];
     assert_eq!(attempt.content, expected);
     assert_eq!(attempt.finish, Finish::ToolCalls);
-    assert_eq!(attempt.usage, Some(Usage { input_tokens: 7, cached_tokens: 0, output_tokens: 2 }));
+    assert_eq!(
+        attempt.usage,
+        Some(Usage { input_tokens: 7, cached_tokens: 0, output_tokens: 2, ..Usage::default() })
+    );
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ fn requests_are_marked_like_those_of_a_provider() {
 async fn an_answer_without_counts_is_counted_by_its_bytes() {
     let model = ScriptModel::from_json("script:x", r#"[{"text":"eight by"}]"#).unwrap();
     let bytes = model.encode(&request(0)).mark.bytes;
-    let usage = Usage { input_tokens: bytes / 4, cached_tokens: 0, output_tokens: 2 };
+    let usage = Usage { input_tokens: bytes / 4, cached_tokens: 0, output_tokens: 2, ..Usage::default() };
     assert_eq!(ask(&model, 0).await.usage, Some(usage));
 }
 

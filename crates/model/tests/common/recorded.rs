@@ -277,6 +277,7 @@ pub fn usage_of(entry: &Value) -> Option<Usage> {
     (count("input").is_some() || count("output").is_some()).then(|| Usage {
         input_tokens: count("input_total").unwrap_or(0),
         cached_tokens: count("cache_read").unwrap_or(0),
+        cache_written_tokens: count("cache_write").filter(|_| entry["api"] == "anthropic").unwrap_or(0),
         output_tokens: count("output").unwrap_or(0) + reasoning,
     })
 }

@@ -118,7 +118,13 @@ fn answer(content: Vec<Content>, finish: Finish, round: u64) -> Body {
         model: String::new(),
         content,
         finish,
-        usage: Some(Usage { input_tokens: 2000 + round, cached_tokens: 2000, output_tokens: 20 }),
+        usage: Some(Usage {
+            input_tokens: 2000 + round,
+            cached_tokens: 2000,
+            cache_written_tokens: 0,
+            output_tokens: 20,
+        }),
+        cost: None,
         ended: Ended::Complete,
         request: Some(RequestMark {
             units: units.saturating_mul(3),

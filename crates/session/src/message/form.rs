@@ -146,6 +146,8 @@ pub(crate) mod usage {
         input: u64,
         #[serde(default, alias = "cached_tokens", skip_serializing_if = "is_zero")]
         cached: u64,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        written: u64,
         #[serde(rename = "out", alias = "output_tokens")]
         output: u64,
     }
@@ -154,6 +156,7 @@ pub(crate) mod usage {
         let tokens = usage.map(|usage| Tokens {
             input: usage.input_tokens,
             cached: usage.cached_tokens,
+            written: usage.cache_written_tokens,
             output: usage.output_tokens,
         });
         tokens.serialize(serializer)
@@ -161,9 +164,10 @@ pub(crate) mod usage {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Usage>, D::Error> {
         let tokens = Option::<Tokens>::deserialize(deserializer)?;
-        Ok(tokens.map(|Tokens { input, cached, output }| Usage {
+        Ok(tokens.map(|Tokens { input, cached, written, output }| Usage {
             input_tokens: input,
             cached_tokens: cached,
+            cache_written_tokens: written,
             output_tokens: output,
         }))
     }

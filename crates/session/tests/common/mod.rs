@@ -123,7 +123,8 @@ pub fn ended(content: Vec<Content>, ended: Ended) -> Body {
         model: "local/small".to_owned(),
         content,
         finish: if has_calls { Finish::ToolCalls } else { Finish::EndTurn },
-        usage: Some(Usage { input_tokens: 100, cached_tokens: 50, output_tokens: 10 }),
+        usage: Some(Usage { input_tokens: 100, cached_tokens: 50, output_tokens: 10, ..Usage::default() }),
+        cost: Some(1_500),
         ended,
         request: Some(RequestMark { units: 3, hash: "ab".repeat(32), shared: 2, bytes: 1000 }),
         duration_ms: 12,
@@ -580,6 +581,7 @@ fn any_notice() -> impl Strategy<Value = Op> {
         Just(NoticeKind::Moved { cwd: path("/work/moved") }),
         Just(NoticeKind::Interceptor),
         Just(NoticeKind::Continuation),
+        Just(NoticeKind::AnswerForm),
     ];
     (about, any_text())
         .prop_map(|(about, text)| Op::Notice(about, mainstay_session::lookalike::runtime_block(&text)))

@@ -1,0 +1,126 @@
+//! The example of an embedding program, run as a program.
+//!
+//! `cargo test` builds examples before it runs tests, beside the test's own folder.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A folder with a workspace and a script, and a place for sessions.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(answers: &Value) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
+        fs::write(dir.path().join("work/note.txt"), "three short words\n").unwrap();
+        fs::write(dir.path().join("script.json"), answers.to_string()).unwrap();
+        Place { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn start(&self, prompt: &str) -> Child {
+        let mut command = Command::new(example());
+        command.args([self.path("data"), self.path("work"), self.path("script.json")]).arg(prompt);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// All entries of the one session.
+    fn entries(&self) -> Vec<Value> {
+        let session = fs::read_dir(self.path("data/sessions")).unwrap().next().unwrap().unwrap().path();
+        let text = fs::read_to_string(session.join("0001.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn example() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join("examples/embed");
+    assert!(built.exists(), "build it first: cargo build -p mainstay-agent --examples");
+    built
+}
+
+fn out(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn bash(command: &str) -> Value {
+    json!({"calls": [{"name": "bash", "arguments": {"command": command}}]})
+}
+
+/// Processes of a command line that begins so.
+fn running(start: &str) -> usize {
+    let names = fs::read_dir("/proc").unwrap();
+    let lines = names.filter_map(|name| fs::read_to_string(name.ok()?.path().join("cmdline")).ok());
+    lines.filter(|line| line.starts_with(start)).count()
+}
+
+fn wait_until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < patience, "not so in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// U02, U06
+#[test]
+fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
+    let place = Place::new(&json!([
+        {"calls": [{"name": "words", "arguments": {"path": "note.txt"}}]},
+        bash("echo approved"),
+        {"text": "Three."},
+        {"text": "Still three."},
+    ]));
+    let first = out(&place.start("How many words?").wait_with_output().unwrap());
+    assert!(first.starts_with("EndTurn \"Three.\" "), "{first}");
+    let entries = place.entries();
+    let results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
+    let note = place.path("work/note.txt").canonicalize().unwrap();
+    assert_eq!(
+        (&results[0]["summary"], &results[0]["referenced_files"]),
+        (&json!("3 words"), &json!([{"path": note}]))
+    );
+    assert_eq!(results[1]["content"], "approved");
+    let texts: Vec<&str> = entries.iter().filter_map(|entry| entry["text"].as_str()).collect();
+    for part in ["The program was started.", "Be brief."] {
+        assert!(texts.iter().any(|text| text.contains(part)), "no {part:?} in {texts:?}");
+    }
+    let second = out(&place.start("And now?").wait_with_output().unwrap());
+    assert!(second.starts_with("EndTurn \"Still three.\" "), "{second}");
+    assert!(place.entries().len() > entries.len(), "it is the same session");
+}
+
+/// L02: whatever a program is killed in, no process that its commands started outlives it.
+#[test]
+fn a_program_that_is_killed_leaves_no_process() {
+    let place = Place::new(&json!([
+        bash("setsid sleep 161803 & touch here; sleep 161804"),
+        {"text": "Going on."},
+    ]));
+    let mut program = place.start("Wait.");
+    wait_until("the command runs", PATIENCE, || {
+        place.path("work/here").exists() && running("sleep\x0016180") == 2
+    });
+    program.kill().unwrap();
+    program.wait().unwrap();
+    wait_until("none survives", Duration::from_secs(2), || running("sleep\x0016180") == 0);
+    let resumed = out(&place.start("Go on.").wait_with_output().unwrap());
+    assert!(resumed.starts_with("EndTurn \"Going on.\" "), "{resumed}");
+    let entries = place.entries();
+    let result = entries.iter().find(|entry| entry["kind"] == "tool_result").unwrap();
+    assert_eq!(result["outcome"], "interrupted");
+}
