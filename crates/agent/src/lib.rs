@@ -33,7 +33,7 @@ pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules};
 pub use pictures::SessionPictures;
-pub use setup::{Clock, Setup, SetupError, Surroundings, SurroundingsNow};
+pub use setup::{Clock, CommandSandbox, Setup, SetupError, Surroundings, SurroundingsNow};
 
 pub use mainstay_model as model;
 pub use mainstay_session as session;
