@@ -381,8 +381,8 @@ Examples:
   mainstay exec --sandbox read-only \"…\"         commands change nothing
   mainstay exec --json \"…\" | jq -c .            what happens, for programs
 
-Commands of the model run in a sandbox: they change the workspace and nothing else, and reach no network. Where it cannot
-be enforced (`mainstay doctor` says), they need --approve all.
+Commands of the model run in a sandbox: they change the workspace and nothing else, and reach no
+network. Where it cannot be enforced (`mainstay doctor` says), they need --approve all.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged,
 69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted,

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use blame::blame;
-pub(crate) use layout::{Layout, put_aside};
+pub(crate) use layout::{Layout, put_aside, remove_all};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::{Held, bubblewrap};

@@ -17,6 +17,7 @@ mod server;
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -267,13 +268,17 @@ impl Supervisor {
             let (socket, child) = self.spawn(Command::new(&self.program), None)?;
             return Ok(Process { socket, _child: child, held: None });
         };
-        let tmp = tempfile::Builder::new().prefix("mainstay-").tempdir()?.keep().canonicalize()?;
+        let own = std::fs::Permissions::from_mode(0o700);
+        let tmp = tempfile::Builder::new().prefix("mainstay-").permissions(own).tempdir()?;
+        let tmp = tmp.keep().canonicalize()?;
         let layout = Layout::of(sandbox, tmp);
         let mut reasons = Vec::new();
         for way in &sandbox.ways {
             match self.start_held(*way, &layout).await? {
                 Ok((socket, child, mut report)) => {
-                    report.lacking.splice(0..0, reasons);
+                    if *way == Way::Plain {
+                        report.lacking.splice(0..0, reasons);
+                    }
                     let held = Some(HeldSo { report, layout });
                     return Ok(Process { socket, _child: child, held });
                 }
@@ -361,7 +366,7 @@ impl Drop for HeldSo {
     fn drop(&mut self) {
         // The supervisor empties it. Within bubblewrap it cannot remove it; elsewhere it is gone soon or already.
         if self.report.way == Way::Bubblewrap {
-            let _ = std::fs::remove_dir_all(self.layout.tmp.as_path());
+            sandbox::remove_all(self.layout.tmp.as_path());
         }
     }
 }

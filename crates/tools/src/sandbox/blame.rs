@@ -27,6 +27,8 @@ const REFUSED: [&str; 9] = [
     "ebusy",
 ];
 
+const READ_ONLY: [&str; 2] = ["read-only file system", "erofs"];
+
 const NO_NETWORK: [&str; 10] = [
     "network is unreachable",
     "could not resolve host",
@@ -62,7 +64,7 @@ pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed
     let mode = layout.mode.as_str();
     let mut notes = Vec::new();
     let mut places: Vec<PathBuf> = Vec::new();
-    let (mut has_no_network, mut was_never_let) = (false, false);
+    let (mut has_no_network, mut was_never_let, mut was_read_only) = (false, false, false);
     for line in printed.lines() {
         let lower = line.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -70,10 +72,12 @@ pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed
         if !has(&REFUSED) {
             continue;
         }
-        let found: Vec<PathBuf> = named_in(without_program(line), cwd)
-            .filter(|path| !layout.may_write(path) && could_be_written(path))
-            .collect();
+        let named: Vec<PathBuf> = named_in(without_program(line), cwd).collect();
+        let is_known = named.iter().any(|path| path.symlink_metadata().is_ok());
+        let found: Vec<PathBuf> =
+            named.into_iter().filter(|path| !layout.may_write(path) && could_be_written(path)).collect();
         was_never_let |= found.is_empty() && has(&NEVER);
+        was_read_only |= found.is_empty() && !is_known && has(&READ_ONLY);
         for path in found {
             if !places.contains(&path) {
                 places.push(path);
@@ -91,6 +95,12 @@ pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed
         notes.push(format!(
             "sandbox: commands {loopback} ({mode}), which may be why it failed; the user can allow more with \
              `--sandbox off`"
+        ));
+    }
+    if was_read_only && notes.is_empty() {
+        notes.push(format!(
+            "sandbox: it may have been refused to write outside of what it may ({mode}); the user can allow a directory \
+             with sandbox.writable = [\"…\"]"
         ));
     }
     if was_never_let && notes.is_empty() {

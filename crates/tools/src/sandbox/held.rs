@@ -1,7 +1,6 @@
 //! The sandbox as the supervisor holds it, from its start to its end.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +53,7 @@ impl Held {
     pub(crate) fn end(&self) {
         self.put_aside();
         let tmp = self.layout.tmp.as_path();
-        let _ = fs::remove_dir_all(tmp);
+        super::remove_all(tmp);
         if self.way == Way::Namespaces {
             // It is a mount here, in mounts that are read-only around it.
             let _ = unmount(tmp, UnmountFlags::DETACH);
@@ -70,6 +69,8 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
     let protected = match (layout.protects(), way) {
         (false, _) => Protection::Nothing,
         (true, Way::Namespaces | Way::Bubblewrap) => Protection::Held,
+        // What is not there yet is moved away in any case, should it come.
+        (true, Way::Plain) if layout.protected.is_empty() => Protection::Held,
         (true, Way::Plain) => Protection::Open,
     };
     let mut lacking = layout.notes.clone();
@@ -92,8 +93,7 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
         );
     }
     if protected == Protection::Open {
-        let names: Vec<String> =
-            layout.protected.iter().chain(&layout.absent).take(3).map(ToString::to_string).collect();
+        let names: Vec<String> = layout.protected.iter().take(3).map(ToString::to_string).collect();
         lacking.push(format!("protected paths are not held: {}, …", names.join(", ")));
     }
     if way != Way::Namespaces && landlock < SIGNALS_ARE_HELD {

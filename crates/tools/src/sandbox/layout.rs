@@ -4,10 +4,12 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
 use mainstay_session::message::FilePath;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use super::{Sandbox, SandboxMode, git};
@@ -183,15 +185,46 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
 /// Moves what has come to be, though it must not, out of the way. Says from where to where.
 pub(crate) fn put_aside(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
     let planted = layout.absent.iter().filter(|path| path.as_path().symlink_metadata().is_ok());
-    planted.filter_map(|path| Some((path.0.clone(), moved(path.as_path()).ok()?))).collect()
+    planted.filter_map(|path| Some((path.0.clone(), layout.moved(path.as_path()).ok()?))).collect()
 }
 
-fn moved(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let free = (1..1_000)
-        .map(|number| path.with_file_name(format!("{name}.refused-{number}")))
-        .find(|free| free.symlink_metadata().is_err());
-    let free = free.ok_or_else(|| io::Error::other("no name is free"))?;
-    fs::rename(path, &free)?;
-    Ok(free)
+impl Layout {
+    /// Moves what lies at a path, and not where a link on the way would lead.
+    fn moved(&self, path: &Path) -> io::Result<PathBuf> {
+        let root = self.writable.iter().map(FilePath::as_path).rfind(|root| path.starts_with(root));
+        let (Some(root), Some(name)) = (root, path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = openat(CWD, root, flags, Mode::empty())?;
+        for part in path.parent().and_then(|folder| folder.strip_prefix(root).ok()).into_iter().flatten() {
+            folder = openat(&folder, part, flags, Mode::empty())?;
+        }
+        for number in 1..1_000 {
+            let mut free = name.to_owned();
+            free.push(format!(".refused-{number}"));
+            match renameat_with(&folder, name, &folder, &free, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(path.with_file_name(free)),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other("no name is free"))
+    }
+}
+
+/// Removes a directory of commands with all that is in it, whatever they did to it.
+pub(crate) fn remove_all(folder: &Path) {
+    if fs::remove_dir_all(folder).is_err() {
+        open_up(folder);
+        // What is left then is not this user's, or is a mount.
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+fn open_up(folder: &Path) {
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.for_each(|entry| open_up(&entry.path()));
 }

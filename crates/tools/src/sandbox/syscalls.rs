@@ -96,8 +96,8 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// What types into a terminal, or has the console type.
-const TYPING: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+/// What types into a terminal, or has the console type: `TIOCSTI` and `TIOCLINUX`. (Their type differs between libraries.)
+const TYPING: [u64; 2] = [0x5412, 0x541c];
 
 /// Numbers from here on are those of x32.
 #[cfg(target_arch = "x86_64")]
