@@ -454,7 +454,7 @@ fn write_segment(dir: &Path, segment: u32, entries: &[Entry], durability: Durabi
         if segment > 1 {
             file.sync()?;
         }
-        rename(&unfinished, &path, "segment.rename")?;
+        file.rename(&path)?;
         Ok(file)
     };
     write().inspect_err(|_| {
@@ -466,6 +466,15 @@ fn write_segment(dir: &Path, segment: u32, entries: &[Entry], durability: Durabi
 fn private_dir(path: &Path) -> io::Result<()> {
     failpoint::pass("folder.make")?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes a folder in one that is there: a session's folder that vanished is not made anew.
+fn private_subdir(path: &Path) -> io::Result<()> {
+    failpoint::pass("folder.make")?;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// Moves a file to its place.

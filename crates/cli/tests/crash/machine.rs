@@ -282,11 +282,11 @@ fn script() -> Vec<Value> {
 }
 
 fn answer(calls: &[Value]) -> Value {
-    json!({"calls": calls, "usage": {"input_tokens": 1_000, "output_tokens": 10}})
+    json!({"calls": calls, "usage": {"input_tokens": 3_000, "output_tokens": 10}})
 }
 
 fn say(text: &str) -> Value {
-    json!({"text": text, "usage": {"input_tokens": 1_000, "output_tokens": 10}})
+    json!({"text": text, "usage": {"input_tokens": 3_000, "output_tokens": 10}})
 }
 
 fn bash(command: &str) -> Value {

@@ -1,9 +1,9 @@
 //! One segment's file: whole lines or nothing.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Durability;
 use crate::failpoint;
@@ -12,6 +12,8 @@ use crate::failpoint;
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
+    /// Where it lies.
+    path: PathBuf,
     /// The length of what is whole. The file may be longer only after a failed write whose rest could not be cut off.
     len: u64,
     has_rest: bool,
@@ -41,7 +43,7 @@ impl LogFile {
     /// Opens a segment whose first `len` bytes are whole lines.
     pub(super) fn open(path: &Path, len: u64, durability: Durability) -> io::Result<Self> {
         let file = File::options().write(true).open(path)?;
-        Ok(LogFile::new(file, len, Vec::new(), durability))
+        Ok(LogFile::new(file, path, len, Vec::new(), durability))
     }
 
     /// Writes a new file of whole lines, which the first sync makes durable.
@@ -49,12 +51,13 @@ impl LogFile {
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         failpoint::write("segment.write", lines, |from, part| file.write_all_at(part, from as u64))?;
         let unsynced = if durability == Durability::Always { lines.to_vec() } else { Vec::new() };
-        Ok(LogFile::new(file, lines.len() as u64, unsynced, durability))
+        Ok(LogFile::new(file, path, lines.len() as u64, unsynced, durability))
     }
 
-    fn new(file: File, len: u64, unsynced: Vec<u8>, durability: Durability) -> Self {
+    fn new(file: File, path: &Path, len: u64, unsynced: Vec<u8>, durability: Durability) -> Self {
         LogFile {
             file,
+            path: path.to_owned(),
             len,
             has_rest: false,
             is_synced: false,
@@ -68,8 +71,8 @@ impl LogFile {
 
     /// Writes a line. If that fails it is cut off again and tried once more; then nothing of it remains.
     ///
-    /// A file that was removed, cut or written by another is not written on: what is put there would be lost, or would
-    /// put itself in the place of what is there.
+    /// A file that was removed, moved, cut or written by another is not written on: what is put there would be lost, or
+    /// would put itself in the place of what is there.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         self.cut_rest()?;
         self.check_untouched()?;
@@ -108,10 +111,23 @@ impl LogFile {
         Ok(())
     }
 
+    /// Moves it to another name. Once it is there, nothing fails any more.
+    pub(super) fn rename(&mut self, path: &Path) -> io::Result<()> {
+        failpoint::pass("segment.rename")?;
+        fs::rename(&self.path, path)?;
+        path.clone_into(&mut self.path);
+        Ok(())
+    }
+
     fn check_untouched(&self) -> io::Result<()> {
         let found = self.file.metadata()?;
         if found.nlink() == 0 {
             return Err(io::Error::other("the file was removed while the session was open"));
+        }
+        // Whoever goes on with the session finds it by its path, and so do spill and inbox.
+        let is_there = |there: Metadata| (there.dev(), there.ino()) == (found.dev(), found.ino());
+        if !fs::metadata(&self.path).is_ok_and(is_there) {
+            return Err(io::Error::other("the session's folder was moved while the session was open"));
         }
         if found.len() != self.len {
             let why = format!(

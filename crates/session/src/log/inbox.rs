@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppendError, Log, private_dir, reading, rename, sync_folder, write_private};
+use super::{AppendError, Log, private_subdir, reading, rename, sync_folder, write_private};
 use crate::entry::{Body, InboxMessage};
 use crate::failpoint;
 
@@ -70,7 +70,7 @@ pub fn leave_message(dir: &Path, text: &str, wake: bool, now: jiff::Timestamp) -
     let unfinished = path.with_extension("new");
     let message = Message { text: text.to_owned(), wake, ts: Some(now) };
     let write = || -> io::Result<()> {
-        private_dir(&inbox)?;
+        private_subdir(&inbox)?;
         write_private(&unfinished, &serde_json::to_vec(&message)?, true, "inbox.write")?;
         rename(&unfinished, &path, "inbox.rename")?;
         sync_folder(&inbox, "inbox.folder.sync")?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{AppendError, Durability, private_dir, private_file, rename, sync_folder};
+use super::{AppendError, Durability, private_file, private_subdir, rename, sync_folder};
 use crate::failpoint;
 use crate::message::{ContentHash, to_hex};
 
@@ -74,7 +74,7 @@ impl Spill {
     /// If no file can be made.
     pub fn create(&self) -> Result<SpillWriter, SpillError> {
         let path = self.folder.join(format!("{}.new", uuid::Uuid::new_v4().simple()));
-        let open = || private_dir(&self.folder).and_then(|()| private_file(&path));
+        let open = || private_subdir(&self.folder).and_then(|()| private_file(&path));
         match open() {
             Ok(file) => {
                 Ok(SpillWriter { spill: self.clone(), file, unfinished: path, hash: Sha256::new(), len: 0 })
