@@ -100,7 +100,7 @@ struct Plan {
 fn plans(reference: &Reference, asked: &Asked) -> Vec<Plan> {
     let mut chance = Chance(asked.seed);
     let mut passes: Vec<(usize, String, usize)> = Vec::new();
-    for (turn, trace) in reference.traces.iter().enumerate() {
+    for (turn, trace) in reference.traces[..TURNS.len() - 1].iter().enumerate() {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for place in trace {
             let count = counts.entry(place).or_default();
@@ -186,8 +186,8 @@ fn session(reference: &Reference, plan: &Plan) -> Result<Found, String> {
         let is_here = is_due && prompt == TURNS[plan.turn].0;
         let fault = match (is_here, is_first) {
             (true, _) => plan.fault.clone(),
-            (false, false) => then.take().unwrap_or_default(),
-            (false, true) => Fault::default(),
+            (false, false) if prompt != TURNS[TURNS.len() - 1].0 => then.take().unwrap_or_default(),
+            (false, _) => Fault::default(),
         };
         is_due &= !is_here;
         let ended = machine.exec(prompt, &fault);
@@ -210,12 +210,14 @@ fn session(reference: &Reference, plan: &Plan) -> Result<Found, String> {
             reference.check_prefix(&machine)?;
         }
         if let Some((state, _)) = machine.state() {
-            let (refs, calls) = check::open_calls(&state);
-            open.extend(refs);
-            let calls = if calls.is_empty() { check::interrupted_calls(&state) } else { calls };
-            if !calls.is_empty() {
+            let mut cut = check::open_calls(&state);
+            cut.extend(check::interrupted_calls(&state));
+            cut.retain(|(at, _)| !open.contains(at));
+            if !cut.is_empty() {
+                let calls: Vec<_> = cut.iter().map(|(_, call)| call.clone()).collect();
                 machine.repeat(&state, &calls);
             }
+            open.extend(cut.into_iter().map(|(at, _)| at));
         }
     }
     Err(format!("no end after {RUNS} runs"))

@@ -6,11 +6,12 @@ use std::fs;
 use std::sync::LazyLock;
 
 use mainstay_model::{Model, ScriptModel};
+use mainstay_session::conversation::Step;
 use mainstay_session::entry::{Body, Entry, NoticeKind};
 use mainstay_session::history::History;
 use mainstay_session::ids::{CallRef, Seq};
 use mainstay_session::log;
-use mainstay_session::message::Outcome;
+use mainstay_session::message::{Outcome, ToolCall, ToolResult};
 use mainstay_session::request::request;
 use mainstay_session::state::SessionState;
 use regex::Regex;
@@ -25,7 +26,6 @@ static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
         r"\b(ts|started|pid|duration_ms|bytes): (Some\()?[0-9TZ:.-]+",
         r"\bprocess [0-9]+",
         r#"\bhash: "[0-9a-f]+""#,
-        r#"\bwindow: ""#,
     ];
     Regex::new(&parts.join("|")).unwrap()
 });
@@ -201,12 +201,34 @@ pub fn entries(machine: &Machine) -> Vec<(u32, Vec<Entry>)> {
     (0..machine.segments().len()).map(read).collect()
 }
 
-fn shown(machine: &Machine, value: &impl Debug) -> String {
+/// A value in words, without what is another each time.
+pub fn shown(machine: &Machine, value: &impl Debug) -> String {
     plain(machine, &format!("{value:#?}"))
 }
 
 fn plain(machine: &Machine, text: &str) -> String {
-    VOLATILE.replace_all(&text.replace(&machine.root.display().to_string(), "/R"), "…").into_owned()
+    let mut text = text.replace(&machine.root.display().to_string(), "/R");
+    if let Some(session) = machine.session() {
+        text = text.replace(&*session.file_name().unwrap().to_string_lossy(), "SESSION");
+    }
+    // Most lines hold nothing of the kind, and the longest take the most time.
+    let marks = [
+        "ts: ",
+        "started: ",
+        "pid: ",
+        "duration_ms: ",
+        "bytes: ",
+        "process ",
+        "hash: ",
+        "id: ",
+        "inbox",
+        "-7",
+    ];
+    let shown = |line: &str| match marks.iter().any(|mark| line.contains(mark)) {
+        true => VOLATILE.replace_all(line, "…").into_owned(),
+        false => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(shown).collect()
 }
 
 /// The bytes of the next request, as they go to a server of Chat Completions.
@@ -246,19 +268,21 @@ pub fn check_closed(machine: &Machine, open: &[CallRef]) -> Result<(), String> {
     Ok(())
 }
 
-/// The calls of a state that were cut short, as a script has them.
-pub fn open_calls(state: &SessionState) -> (Vec<CallRef>, Vec<Value>) {
-    let call = |name: &str, arguments: &str| json!({"name": name, "arguments": serde_json::from_str::<Value>(arguments).unwrap()});
-    let open = state.open_calls();
-    open.iter().map(|open| (open.call_ref, call(&open.call.name, &open.call.arguments))).unzip()
+/// The calls of a state that have no result, as a script has them.
+pub fn open_calls(state: &SessionState) -> Vec<(CallRef, Value)> {
+    state.open_calls().iter().map(|open| (open.call_ref, scripted(&open.call))).collect()
 }
 
 /// The calls of the last answer whose results say that they were cut short.
-pub fn interrupted_calls(state: &SessionState) -> Vec<Value> {
-    let Some(step) = state.last_step() else { return Vec::new() };
-    let cut = step.calls().filter(|(_, _, result)| result.is_some_and(|r| r.outcome == Outcome::Interrupted));
-    cut.map(|(_, call, _)| json!({"name": call.name, "arguments": serde_json::from_str::<Value>(&call.arguments).unwrap()}))
-        .collect()
+pub fn interrupted_calls(state: &SessionState) -> Vec<(CallRef, Value)> {
+    let is_cut =
+        |result: Option<&ToolResult>| result.is_some_and(|result| result.outcome == Outcome::Interrupted);
+    let calls = state.last_step().into_iter().flat_map(Step::calls);
+    calls.filter(|(_, _, result)| is_cut(*result)).map(|(at, call, _)| (at, scripted(call))).collect()
+}
+
+fn scripted(call: &ToolCall) -> Value {
+    json!({"name": call.name, "arguments": serde_json::from_str::<Value>(&call.arguments).unwrap()})
 }
 
 /// Law 4: whatever has been done stands in the log, as an answer that asked for it, and a command's intent too.

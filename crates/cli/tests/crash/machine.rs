@@ -18,9 +18,14 @@ const BINARY: &str = "CRASH_TEST_BINARY";
 /// After this long a run hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the user says, and by which word of the answer it is seen to be done.
-pub const TURNS: [(&str, &str); 3] =
-    [("Do the first part.", "PART-ONE"), ("And the rest.", "PART-TWO"), ("Is it done?", "PART-THREE")];
+/// What the user says, and by which word of the answer it is seen to be done. The last turn is left alone, so that someone
+/// goes on behind a kill in any of the others.
+pub const TURNS: [(&str, &str); 4] = [
+    ("Do the first part.", "PART-ONE"),
+    ("And the rest.", "PART-TWO"),
+    ("Is it done?", "PART-THREE"),
+    ("Goodbye.", "PART-FOUR"),
+];
 
 /// The variable that every process of a machine has in its environment.
 const MARK: &str = "CRASH_TEST_MARK";
@@ -82,6 +87,32 @@ impl Machine {
             }
         }
         None
+    }
+
+    /// Runs a command that is no turn.
+    pub fn run(&self, arguments: &[&str], orders: &str) -> Ended {
+        let trace = self.root.join("trace");
+        let _ = fs::remove_file(&trace);
+        let begun = Instant::now();
+        let mut command = self.command(arguments);
+        command.env("MAINSTAY_FAILPOINTS_TRACE", &trace).env("MAINSTAY_FAILPOINTS", orders);
+        let output = command.output().unwrap();
+        Ended {
+            was_killed: output.status.signal() == Some(9),
+            code: output.status.code(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+            trace: fs::read_to_string(trace).unwrap_or_default().lines().map(str::to_owned).collect(),
+            until_started: None,
+            took: begun.elapsed(),
+        }
+    }
+
+    /// Takes all turns without a fault.
+    pub fn finish(&mut self) {
+        while let Some(prompt) = self.next_prompt() {
+            let ended = self.exec(prompt, &Fault::default());
+            assert_eq!(ended.code, Some(0), "{}", ended.err);
+        }
     }
 
     /// Runs one turn.
@@ -278,6 +309,7 @@ fn script() -> Vec<Value> {
         answer(&[plan(["completed", "completed", "completed"])]),
         say(TURNS[1].1),
         say(TURNS[2].1),
+        say(TURNS[3].1),
     ]
 }
 

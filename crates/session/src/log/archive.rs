@@ -67,8 +67,12 @@ fn move_to(dir: &Path, folder: &Path, id: &SessionId) -> Result<PathBuf, TrashEr
     let go = || -> io::Result<()> {
         private_dir(folder)?;
         rename(dir, &place, "session.rename")?;
-        sync_folder(folder, "sessions.sync")?;
-        dir.parent().map_or(Ok(()), |parent| sync_folder(parent, "sessions.sync"))
+        let sync = || -> io::Result<()> {
+            sync_folder(folder, "sessions.sync")?;
+            dir.parent().map_or(Ok(()), |parent| sync_folder(parent, "sessions.sync"))
+        };
+        // Whoever is told that it could not be moved finds it where it was.
+        sync().inspect_err(|_| drop(fs::rename(&place, dir)))
     };
     go().map_err(|source| TrashError::Move { dir: dir.to_owned(), source })?;
     Ok(place)

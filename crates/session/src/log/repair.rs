@@ -331,7 +331,8 @@ fn replace(path: &Path, before: &[u8], bytes: &[u8]) -> io::Result<PathBuf> {
     write_private(&unfinished, bytes, true, "repair.write")?;
     rename(&unfinished, path, "repair.rename")?;
     if let Some(folder) = path.parent() {
-        sync_folder(folder, "folder.sync")?;
+        // What could not be repaired is what it was.
+        sync_folder(folder, "folder.sync").inspect_err(|_| drop(fs::rename(&kept, path)))?;
     }
     Ok(kept)
 }

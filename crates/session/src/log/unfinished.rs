@@ -37,7 +37,8 @@ impl Unfinished {
         sync_folder(&self.dir, "folder.sync")?;
         rename(&self.dir, place, "session.rename")?;
         if let Some(parent) = place.parent() {
-            sync_folder(parent, "sessions.sync")?;
+            // Left where it is it would be there although whoever asked for it was told that it is not.
+            sync_folder(parent, "sessions.sync").inspect_err(|_| drop(fs::rename(place, &self.dir)))?;
         }
         Ok(place.to_owned())
     }
