@@ -142,6 +142,34 @@ fn a_directory_that_vanishes_is_said() {
     }
 }
 
+/// Law 4: what a model asked for is on the disk before it has an effect, with `durability = "always"`; `relaxed` waits for
+/// the disk where a segment follows another, and for files of the workspace.
+#[test]
+fn what_is_on_the_disk_before_what() {
+    let always = &REFERENCE.traces[0];
+    let before = |at: usize, of: [&str; 2]| {
+        always[..at].iter().rev().find(|place| of.contains(&place.as_str())).unwrap()
+    };
+    for at in (0..always.len()).filter(|at| always[*at] == "file.write") {
+        assert_eq!(before(at, ["log.append.done", "log.sync"]), "log.sync");
+    }
+    for at in (0..always.len()).filter(|at| always[*at] == "segment.rename").skip(1) {
+        assert_eq!(before(at, ["segment.write.done", "log.sync"]), "log.sync");
+    }
+    for at in (0..always.len()).filter(|at| always[*at] == "spill.rename") {
+        assert_eq!(before(at, ["spill.write.done", "spill.sync"]), "spill.sync");
+        assert_eq!(always[at + 1], "spill.folder.sync");
+    }
+    assert_eq!(before(always.len(), ["log.append.done", "log.sync"]), "log.sync");
+    let mut machine = Machine::new();
+    fs::create_dir(machine.root.join("config/mainstay")).unwrap();
+    fs::write(machine.root.join("config/mainstay/config.toml"), "durability = \"relaxed\"\n").unwrap();
+    let relaxed = machine.exec(TURNS[0].0, &Fault::default());
+    assert_eq!(relaxed.code, Some(0), "{}", relaxed.err);
+    let count = |place: &str| relaxed.trace.iter().filter(|passed| *passed == place).count();
+    assert_eq!(["log.sync", "folder.sync", "spill.sync", "file.sync"].map(count), [1, 0, 0, 3]);
+}
+
 fn fails(orders: &str, seen: Seen) -> std::result::Result<(), String> {
     let mut machine = Machine::new();
     let ended = machine.exec(TURNS[0].0, &Fault { orders: orders.to_owned(), kill_after: None });
