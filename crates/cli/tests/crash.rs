@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! cargo test -p mainstay-cli --test crash               a few dozen kills
-//! cargo test -p mainstay-cli --test crash -- --full     at least 1,000; --kills N for another number, --seed N for others
+//! cargo test -p mainstay-cli --test crash -- --full     at least 1,000
+//!     --kills N   another number of them      --seed N      others
+//!     --only P    those whose place holds P   --threads N   so many sessions at a time
 //! ```
 //!
 //! What is compared with a run that nothing happened to stands in `docs/durability.md`, and in `crash/check.rs`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a test, with a report")]
+#![allow(dead_code, reason = "shared with other tests")]
 
 #[path = "crash/check.rs"]
 mod check;
@@ -39,7 +42,7 @@ fn main() {
     let report = Mutex::new(Report::default());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from).min(4) {
+        for _ in 0..asked.threads {
             scope.spawn(|| {
                 while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if plan.is_spare && report.lock().unwrap().kills() >= asked.kills {
@@ -64,17 +67,20 @@ struct Asked {
     kills: usize,
     seed: u64,
     only: Option<String>,
+    threads: usize,
 }
 
 impl Asked {
     fn read() -> Self {
-        let mut asked = Asked { kills: A_FEW, seed: 1, only: None };
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let mut asked = Asked { kills: A_FEW, seed: 1, only: None, threads };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--full" => asked.kills = FULL,
                 "--kills" => asked.kills = arguments.next().unwrap().parse().unwrap(),
                 "--seed" => asked.seed = arguments.next().unwrap().parse().unwrap(),
+                "--threads" => asked.threads = arguments.next().unwrap().parse().unwrap(),
                 "--only" => asked.only = arguments.next(),
                 _ => {}
             }
