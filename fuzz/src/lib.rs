@@ -1,4 +1,5 @@
-//! What the fuzz targets check. It lies with the tests of `mainstay-model`, which replay the seeds with it.
+//! What the fuzz targets check. It lies with the tests of `mainstay-model` and `mainstay-session`, which replay the seeds
+//! with it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../../crates/model/tests/common/anthropic_rules.rs"]
@@ -13,3 +14,5 @@ pub mod rules_chat;
 pub mod rules_gemini;
 #[path = "../../crates/model/tests/common/rules_responses.rs"]
 pub mod rules_responses;
+#[path = "../../crates/session/tests/common/fuzzed.rs"]
+pub mod session;

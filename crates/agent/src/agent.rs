@@ -105,6 +105,7 @@ impl Agent {
         log.check_writable()?;
         let agent = Agent::new(setup, log);
         let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        closing::tell_carried_plan(&agent.log)?;
         let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
         agent.log.take_inbox()?;

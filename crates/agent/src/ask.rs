@@ -48,8 +48,8 @@ impl Ask<'_> {
     ///
     /// If an attempt cannot be logged.
     pub(crate) async fn until_answered(&self, mut encoded: Encoded) -> Result<Asked, AppendError> {
-        let mut waited = Duration::ZERO;
-        for failures in 1.. {
+        let (mut waited, mut failures) = (Duration::ZERO, 0);
+        loop {
             let Attempted { seq, answer, untaken, retry_after } = self.attempt(&encoded).await?;
             // What is sent again is all of what was sent before.
             encoded.mark.shared = encoded.mark.units;
@@ -63,6 +63,7 @@ impl Ask<'_> {
             if class == ErrorClass::Overflow {
                 return Ok(Asked::Overflow { message });
             }
+            failures += 1;
             let delay = match retry::after_failure(failures, class, retry_after, waited, jitter()) {
                 Retry::Wait(delay) => delay,
                 Retry::GiveUp | Retry::TooLong(_) => {
@@ -76,8 +77,6 @@ impl Ask<'_> {
                 () = self.cancel.cancelled() => return Ok(Asked::Cancelled),
             }
         }
-        // The policy gives up long before attempts run out of numbers.
-        Ok(Asked::Cancelled)
     }
 
     /// Sends one request and logs what came.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use mainstay_session::entry::{Body, InboxMessage, Job, StopReason, ToolIntent};
+use mainstay_session::attention::untold_carried_text;
+use mainstay_session::entry::{Body, InboxMessage, Job, Notice, NoticeKind, StopReason, ToolIntent};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Outcome, ToolResult};
 use mainstay_session::state::OpenCall;
@@ -26,6 +27,12 @@ pub(crate) fn close_turn(setup: &Setup, log: &SharedLog, what: &str) -> Result<(
         log.append(Body::TurnEnd(end))?;
     }
     Ok((closed, was_interrupted))
+}
+
+/// Tells the plan that a compaction carried, if a damaged log has lost where that was told.
+pub(crate) fn tell_carried_plan(log: &SharedLog) -> Result<(), AppendError> {
+    let Some(text) = log.read(untold_carried_text) else { return Ok(()) };
+    log.append(Body::Notice(Notice { about: NoticeKind::PlanCarried, text })).map(drop)
 }
 
 /// Gives every call without a result an honest one.

@@ -43,6 +43,8 @@ pub(crate) enum Reason<'a> {
     TurnStart,
     /// The next request would leave too little room.
     Step,
+    /// There are more images than a request shows: without room the next ones would not be seen.
+    Images,
     /// The provider refused a request as too large, in these words.
     Overflow {
         /// What it said.
@@ -60,6 +62,7 @@ impl Reason<'_> {
         match self {
             Reason::TurnStart => "turn_start",
             Reason::Step => "step",
+            Reason::Images => "images",
             Reason::Overflow { .. } => "overflow",
             Reason::Asked { .. } => "asked",
         }
@@ -118,7 +121,7 @@ impl Compactor<'_> {
                 let accepted = state.counted.map_or(0, |counted| counted.input_tokens);
                 Some(learned_window(message, estimate(&encoded.body), accepted))
             }
-            Reason::TurnStart | Reason::Step | Reason::Asked { .. } => None,
+            Reason::TurnStart | Reason::Step | Reason::Images | Reason::Asked { .. } => None,
         };
         state.learned_window = window.or(state.learned_window);
         let thresholds = Thresholds::of(&state, self.setup.model.context_window());
@@ -176,7 +179,7 @@ impl Attempt<'_> {
     ) -> Result<Room, AppendError> {
         let wish = match reason {
             Reason::Asked { wish } => *wish,
-            Reason::TurnStart | Reason::Step | Reason::Overflow { .. } => None,
+            Reason::TurnStart | Reason::Step | Reason::Images | Reason::Overflow { .. } => None,
         };
         let record = |method: &str, after, reused, tried: &[String]| Compaction {
             reason: reason.name().to_owned(),

@@ -3,11 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mainstay_model::failure::refuses_reasoning;
 use mainstay_model::text_calls::Untaken;
 use mainstay_session::attention::{notification_text, reminder_text, text_call_text};
-use mainstay_session::entry::{Answer, Body, InboxMessage, Lane, Notice, NoticeKind, UserPrompt};
+use mainstay_session::compaction;
+use mainstay_session::conversation::Item;
+use mainstay_session::entry::{
+    Answer, Body, InboxMessage, Lane, Notice, NoticeKind, ReasoningRefused, UserPrompt,
+};
+use mainstay_session::ids::Seq;
 use mainstay_session::log::AppendError;
-use mainstay_session::message::Finish;
+use mainstay_session::message::{ErrorClass, Finish};
 use mainstay_tools::Jobs;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +41,16 @@ pub(crate) enum StepEnd {
     Cancelled,
     /// No attempt brought an answer.
     Failed(TurnFailure),
+}
+
+/// What a step has of the model before calls are run.
+enum Heard {
+    /// A whole answer, at its place in the log.
+    Answer(Seq, Answer),
+    /// A whole answer that is a call written as text, and not taken for one.
+    TextCall(Untaken),
+    /// No answer: the step has ended.
+    Nothing(StepEnd),
 }
 
 /// What was told already and is not told again.
@@ -74,12 +90,9 @@ impl StepContext<'_> {
     pub(crate) async fn take(&self, prompt: Option<&str>) -> Result<StepEnd, AppendError> {
         self.append_what_is_new(prompt)?;
         let (seq, answer) = match self.ask().await? {
-            Asked::Answer(seq, answer) => (seq, answer),
-            Asked::TextCall(untaken) => return self.refuse_text_call(&untaken),
-            Asked::Cancelled => return Ok(StepEnd::Cancelled),
-            Asked::Failed(failure) => return Ok(StepEnd::Failed(failure)),
-            // Made room for, or turned into a failure, by then.
-            Asked::Overflow { .. } => return Ok(StepEnd::Cancelled),
+            Heard::Answer(seq, answer) => (seq, answer),
+            Heard::TextCall(untaken) => return self.refuse_text_call(&untaken),
+            Heard::Nothing(end) => return Ok(end),
         };
         self.look_at_window(&answer);
         if answer.calls().next().is_none() {
@@ -181,38 +194,67 @@ impl StepContext<'_> {
     }
 
     /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.
-    async fn ask(&self) -> Result<Asked, AppendError> {
+    async fn ask(&self) -> Result<Heard, AppendError> {
+        let mut is_crowded = self.log.read(|state| compaction::is_crowded(&state.history));
         loop {
             let (encoded, occupancy) = self.log.measured(self.setup.model.as_ref());
             let thresholds = self.log.read(|state| Thresholds::of(state, self.setup.model.context_window()));
-            let asked = if occupancy > thresholds.high {
+            let end = if occupancy > thresholds.high {
                 self.make_room(Reason::Step).await?
+            } else if std::mem::take(&mut is_crowded) {
+                // Without it the conversation goes on as well, and the model is told of the images it does not see.
+                self.make_room(Reason::Images).await?.filter(|end| matches!(end, StepEnd::Cancelled))
             } else {
                 let Self { setup, log, cancel, number, .. } = *self;
-                let asked = Ask { setup, log, cancel, lane: Lane::Main, step: number }
-                    .until_answered(encoded)
-                    .await?;
-                match &asked {
-                    Asked::Overflow { message } => self.make_room(Reason::Overflow { message }).await?,
-                    Asked::Answer(..) | Asked::TextCall(_) | Asked::Cancelled | Asked::Failed(_) => {
-                        Some(asked)
+                let ask = Ask { setup, log, cancel, lane: Lane::Main, step: number };
+                match ask.until_answered(encoded).await? {
+                    Asked::Answer(seq, answer) => return Ok(Heard::Answer(seq, answer)),
+                    Asked::TextCall(untaken) => return Ok(Heard::TextCall(untaken)),
+                    Asked::Cancelled => Some(StepEnd::Cancelled),
+                    Asked::Overflow { message } => {
+                        self.make_room(Reason::Overflow { message: &message }).await?
                     }
+                    Asked::Failed(failure) => self.leave_reasoning_out(failure)?,
                 }
             };
-            if let Some(asked) = asked {
-                return Ok(asked);
+            if let Some(end) = end {
+                return Ok(Heard::Nothing(end));
             }
         }
     }
 
     /// Makes room in the window; says how the step ends if there is none to be made.
-    async fn make_room(&self, reason: Reason<'_>) -> Result<Option<Asked>, AppendError> {
+    async fn make_room(&self, reason: Reason<'_>) -> Result<Option<StepEnd>, AppendError> {
         let Self { setup, log, jobs, cancel, .. } = *self;
         Ok(match (Compactor { setup, log, jobs, cancel }).run(reason).await? {
             Room::Made(_) => None,
-            Room::Cancelled => Some(Asked::Cancelled),
-            Room::Failed(failure) => Some(Asked::Failed(failure)),
+            Room::Cancelled => Some(StepEnd::Cancelled),
+            Room::Failed(failure) => Some(StepEnd::Failed(failure)),
         })
+    }
+
+    /// Leaves signed reasoning out of the conversation where the provider no longer takes it; any other failure is the
+    /// step's end. What is left out is gone, so this happens once.
+    fn leave_reasoning_out(&self, failure: TurnFailure) -> Result<Option<StepEnd>, AppendError> {
+        let why = match &failure {
+            TurnFailure::Model { class: ErrorClass::BadRequest, message, .. }
+                if refuses_reasoning(message)
+                    && self.log.read(|state| state.history.iter().any(Item::is_bound)) =>
+            {
+                message.clone()
+            }
+            TurnFailure::Model { .. }
+            | TurnFailure::Log { .. }
+            | TurnFailure::TextCall { .. }
+            | TurnFailure::Window { .. } => {
+                return Ok(Some(StepEnd::Failed(failure)));
+            }
+        };
+        self.emit(Event::Warning(format!(
+            "the provider does not take back its own reasoning ({why}); it is left out from here on, and the request is sent again"
+        )));
+        self.log.append(Body::ReasoningRefused(ReasoningRefused { why }))?;
+        Ok(None)
     }
 
     /// Tells the model once in a turn that its call was not run, and gives up the next time.

@@ -9,6 +9,7 @@ use common::{Bench, calls, go, log, plan, replayed, resume, run, text, todos};
 use mainstay_agent::permission::{Action, Rule, RuleText, Rules};
 use mainstay_agent::session::compaction::COMPACTION_REQUEST;
 use mainstay_agent::session::entry::{Body, Compaction, Lane, NoticeKind, StopReason};
+use mainstay_agent::session::log::Durability;
 use mainstay_agent::session::message::Outcome;
 use mainstay_agent::session::plan::{PlanItemStatus, render};
 use mainstay_agent::{Agent, CompactError, Event, Setup, TurnFailure};
@@ -51,6 +52,7 @@ fn assert_sound(agent: &Agent) {
     for entry in log(&agent.dir()) {
         match entry.body {
             Body::Checkpoint(_) => before = None,
+            // J07: between two compactions a request only grows.
             Body::Answer(answer) if entry.lane == Lane::Main => {
                 let mark = answer.request.unwrap();
                 if let Some(units) = before {
@@ -523,6 +525,196 @@ async fn a_cancelled_compaction_changes_nothing() {
     assert!(compactions(&agent).is_empty());
     agent.read(|state| assert!(state.history.len() > 4));
     assert_sound(&agent);
+}
+
+/// C07: a step whose answer fills the window gets the results of all its calls before it is summarised.
+#[tokio::test]
+async fn calls_have_their_results_first() {
+    let bench = Bench::new();
+    let mut fills =
+        calls(&[("big", json!({})), ("todo_write", todos(&[("ship", "pending")])), ("big", json!({}))]);
+    fills["usage"] = json!({"input_tokens": 7_500, "output_tokens": 10});
+    let answers = [big(), big(), fills, text("done")];
+    let (setup, _) = setup(&bench, 8_000, &answers, &[text(SUMMARY)]);
+    let (agent, report) = run(setup, "go").await;
+    assert_eq!(report.text, "done", "{:?}", report.failure);
+    let kinds: Vec<&str> = log(&agent.dir())
+        .iter()
+        .filter(|entry| entry.lane == Lane::Main)
+        .filter_map(|entry| match entry.body {
+            Body::Answer(_) => Some("answer"),
+            Body::ToolResult(_) => Some("result"),
+            Body::Checkpoint(_) => Some("checkpoint"),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        "answer",
+        "result",
+        "answer",
+        "result",
+        "answer",
+        "result",
+        "result",
+        "result",
+        "checkpoint",
+        "answer",
+    ];
+    assert_eq!(kinds, expected);
+    agent.read(|state| assert!(render(&state.plan.plan).contains("ship")));
+    assert_sound(&agent);
+}
+
+/// C08: instructions stand in every request once, at the same place, whatever was summarised before.
+#[tokio::test]
+async fn instructions_are_told_once_in_every_segment() {
+    let bench = Bench::new();
+    bench.world.lock().unwrap().instructions.push(mainstay_agent::session::entry::Instruction {
+        path: mainstay_agent::session::message::FilePath("/w/AGENTS.md".into()),
+        text: "Always say please.".to_owned(),
+    });
+    let (setup, model) = setup(&bench, 8_000, &work_until_full(), &[text(SUMMARY)]);
+    let (agent, _) = run(setup, "go").await;
+    assert!(!compactions(&agent).is_empty());
+    let place = |one| texts(one).iter().position(|(_, text)| text.contains("Always say please."));
+    let sent = model.sent();
+    let first = place(&sent[0]);
+    assert!(first.is_some());
+    for one in &sent {
+        assert_eq!((count_of(one, "Always say please."), place(one)), (1, first));
+    }
+    assert_sound(&agent);
+}
+
+/// C11: what was read stays known behind a compaction, so it can be edited; read again, it comes whole.
+#[tokio::test]
+async fn what_was_read_can_be_edited_behind_a_compaction() {
+    let bench = Bench::new();
+    let path = bench.workspace.write("a.rs", "fn a() {}\n");
+    let edit = json!({"path": "a.rs", "edits": [{"old": "fn a", "new": "fn b"}]});
+    let read = || calls(&[("read", json!({"path": "a.rs"}))]);
+    let answers = [read(), big(), big(), text("first"), calls(&[("edit", edit)]), read(), text("second")];
+    let (mut setup, model) = setup(&bench, 100_000, &answers, &[text(SUMMARY)]);
+    setup.tools.push(Arc::new(mainstay_tools::Edit));
+    let (mut agent, _) = run(setup, "begin").await;
+    agent.compact(None, &CancellationToken::new()).await.unwrap();
+    assert_eq!(go(&mut agent, "go on").await.text, "second");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "fn b() {}\n");
+    assert!(count_of(model.sent().last().unwrap(), "fn b() {}") >= 1);
+    assert_sound(&agent);
+}
+
+/// C13, C17: what is said while a summary is written waits, and is heard once and in order behind it; the summary is shown
+/// to nobody as an answer.
+#[tokio::test]
+async fn what_is_said_during_a_compaction_is_heard_behind_it() {
+    let bench = Bench::new();
+    let (mut setup, model) = setup(&bench, 8_000, &work_until_full(), &[text(SUMMARY)]);
+    let notifier = Arc::new(std::sync::OnceLock::<mainstay_agent::Notifier>::new());
+    let (on_event, teller) = (setup.on_event.clone(), notifier.clone());
+    let is_told = std::sync::atomic::AtomicBool::new(false);
+    setup.on_event = Arc::new(move |event: &Event| {
+        let begins = matches!(event, Event::CompactionStarted { .. });
+        if begins && !is_told.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            let notifier = teller.get().unwrap();
+            notifier.steer("first, mind the tabs").unwrap();
+            notifier.steer("second, mind the tests").unwrap();
+        }
+        on_event(event);
+    });
+    let mut agent = Agent::create(setup).unwrap();
+    assert!(notifier.set(agent.notifier()).is_ok());
+    let report = go(&mut agent, "go").await;
+    assert_eq!(report.text, "done", "{:?}", report.failure);
+    let heard: Vec<u64> = log(&agent.dir())
+        .iter()
+        .filter_map(|entry| match &entry.body {
+            Body::UserPrompt(prompt) if prompt.text.contains("mind the") => Some(entry.seq),
+            _ => None,
+        })
+        .collect();
+    let border =
+        log(&agent.dir()).iter().find(|entry| matches!(entry.body, Body::Checkpoint(_))).unwrap().seq;
+    assert!(heard.len() == 2 && heard[0] > border && heard[1] > heard[0], "{heard:?}, {border}");
+    let last = model.sent().pop().unwrap();
+    let places: Vec<usize> = ["first, mind", "second, mind"]
+        .iter()
+        .map(|said| texts(&last).iter().position(|(_, text)| text.starts_with(said)).unwrap())
+        .collect();
+    assert!(places[0] < places[1]);
+    for event in bench.events() {
+        let (Event::TextDelta(shown) | Event::ReasoningDelta(shown)) = event else { continue };
+        assert!(!shown.contains("the lexer is mended"), "{shown}");
+    }
+    assert_sound(&agent);
+}
+
+/// C16: when there are more images than a request shows, old ones make room for new ones, and the requests stay within it.
+#[tokio::test]
+async fn old_images_make_room_for_new_ones() {
+    let bench = Bench::new();
+    let mut answers = vec![calls(&[("shot", json!({}))]); 42];
+    answers.push(text("done"));
+    let (mut setup, model) = setup(&bench, 1_000_000, &answers, &[text(SUMMARY)]);
+    let shots = std::sync::atomic::AtomicU64::new(0);
+    setup.tools.push(tools::by("shot", ToolKind::Other, move |_, context| {
+        // Room is measured by what the log says of an image, so the bytes themselves may be few.
+        let bytes = shots.fetch_add(1, std::sync::atomic::Ordering::SeqCst).to_le_bytes();
+        let image = mainstay_agent::session::message::Image {
+            media_type: "image/png".to_owned(),
+            hash: context.spill.store(&bytes).unwrap(),
+            bytes: 800_000,
+        };
+        Ok(mainstay_tools::ToolOutput {
+            summary: "a shot".to_owned(),
+            images: vec![image],
+            ..Default::default()
+        })
+    }));
+    let (agent, report) = run(setup, "look at it").await;
+    assert_eq!(report.text, "done", "{:?}", report.failure);
+    let done = compactions(&agent);
+    assert!(done.iter().all(|one| one.reason == "images" && one.after.is_some()), "{done:?}");
+    assert!((2..8).contains(&done.len()), "{}", done.len());
+    let shown = |state: &mainstay_agent::session::state::SessionState| {
+        state.results().map(|result| result.images.iter().map(|image| image.bytes).sum::<u64>()).sum::<u64>()
+    };
+    agent.read(|state| assert!(shown(state) <= mainstay_agent::session::request::IMAGE_BYTES));
+    assert_eq!(model.sent().iter().filter(|one| count_of(one, COMPACTION_REQUEST) > 0).count(), done.len());
+    assert_sound(&agent);
+}
+
+/// C14, K12: whatever of the new segment a disk kept, the session opens, has its plan, and answers.
+#[tokio::test]
+async fn a_new_segment_cut_anywhere_still_has_the_plan() {
+    let bench = Bench::new();
+    let (setup, _) = setup(&bench, 8_000, &work_until_full(), &[text(SUMMARY)]);
+    let (agent, _) = run(setup, "Mend the parser, please.").await;
+    let dir = agent.dir();
+    let segment = dir.join("0002.jsonl");
+    let bytes = std::fs::read(&segment).unwrap();
+    drop(agent);
+    for later in std::fs::read_dir(&dir).unwrap().flatten().map(|entry| entry.path()) {
+        let name = later.file_name().unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".jsonl") && !["0001.jsonl", "0002.jsonl"].contains(&name.as_str()) {
+            std::fs::remove_file(later).unwrap();
+        }
+    }
+    let borders = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+    let near = borders.flat_map(|at| [at, at + 1, at + 2]);
+    let cuts: std::collections::BTreeSet<usize> = (0..bytes.len()).step_by(97).chain(near).collect();
+    for cut in cuts.into_iter().filter(|cut| *cut <= bytes.len()) {
+        std::fs::write(&segment, &bytes[..cut]).unwrap();
+        let script = json!({"context_window": 100_000, "answers": vec![text("here"); 40]});
+        let model = RecordingModel::new(models::script(&script));
+        let setup = Setup { durability: Durability::Relaxed, ..bench.setup(model.clone()) };
+        let (mut agent, _) = Agent::resume(&dir, setup).unwrap();
+        assert_eq!(go(&mut agent, "are you there?").await.text, "here", "cut at {cut}");
+        let sent = model.sent().pop().unwrap();
+        assert!(count_of(&sent, "③ 移行テストを書く") >= 1, "cut at {cut}");
+        assert_eq!(count_of(&sent, "Mend the parser, please."), 1, "cut at {cut}");
+        agent.read(|state| assert!(state.open_calls().is_empty()));
+    }
 }
 
 /// C18: a secret in the summary does not reach the next segment.

@@ -114,10 +114,13 @@ fn assert_lawful(agent: &Agent) {
                 entry.seq
             );
             assert_eq!(checkpoint.inbox, state.inbox);
+            // C06, C07: a border is no place between a call and its result.
+            assert!(state.open_calls().is_empty(), "at entry {}", entry.seq);
             units = None;
         }
         if let (Body::Answer(answer), Lane::Main) = (&entry.body, &entry.lane) {
             let mark = answer.request.as_ref().unwrap();
+            // J07: what was sent stays as it was sent.
             if let Some(units) = units {
                 assert_eq!(mark.shared, units, "the request of entry {} does not open alike", entry.seq);
             }

@@ -289,6 +289,54 @@ proptest! {
     }
 }
 
+/// D19: signed reasoning that the provider no longer takes is left out, once, and the request is sent again; the resumed session
+/// goes on without it.
+#[tokio::test]
+async fn refused_reasoning_is_left_out_once() {
+    const REFUSALS: [(usize, &str, &str); 3] = [
+        (
+            1,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#,
+            "signature",
+        ),
+        (
+            2,
+            r#"{"error":{"message":"The encrypted content for item rs_1 could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}"#,
+            "encrypted_content\":\"sealed",
+        ),
+        (
+            3,
+            r#"{"error":{"code":400,"message":"Thought signature is not valid","status":"INVALID_ARGUMENT"}}"#,
+            "signature\":\"signed",
+        ),
+    ];
+    for (place, refusal, sign) in REFUSALS {
+        let wire = Wire::ALL[place];
+        let (play, mut agent) = Play::new(place).await;
+        let server = &play.servers[place];
+        server.push(Reply::speech(wire, &Speech::call("call_1", "work", "{}")));
+        server.push(Reply::json(400, refusal));
+        server.push(Reply::speech(wire, &Speech::text("done")));
+        let report = go(&mut agent, "go on").await;
+        assert_eq!(report.text, "done", "{wire:?}: {:?}", report.failure);
+        let agent = play.resume(agent);
+        let counts: Vec<bool> = server
+            .received()
+            .iter()
+            .map(|sent| String::from_utf8_lossy(&sent.body).to_lowercase().contains(sign))
+            .collect();
+        assert_eq!(counts, [false, true, false], "{wire:?}");
+        let refused =
+            log(&agent.dir()).iter().filter(|entry| entry.body.kind() == "reasoning_refused").count();
+        assert_eq!(refused, 1);
+        play.assert_valid();
+        // Where there is none, the same refusal is the end.
+        server.push(Reply::json(400, refusal));
+        let mut agent = agent;
+        assert!(go(&mut agent, "once more").await.failure.is_some());
+    }
+}
+
 /// I01, I02, D19: reasoning and signatures go back with every call they came with, through the steps of a turn, a resume and a
 /// model in between; the other model gets none of them.
 #[tokio::test]

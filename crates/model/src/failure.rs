@@ -242,6 +242,30 @@ const CREDENTIALS: &[&str] = &[
 const RATE: &[&str] = &["rate limit", "rate_limit", "ratelimit", "too many requests", "resource_exhausted"];
 const BAD_REQUEST: &[&str] = &["invalid_request", "invalid request", "not_found", "not found", "unsupported"];
 
+/// Whether a refusal is about reasoning that the provider had signed or sealed itself, and does not take back: an altered or
+/// expired signature, a key that was changed, a field that the model does not know.
+pub fn refuses_reasoning(message: &str) -> bool {
+    let text = message.to_lowercase();
+    let names = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+    names(&["thinking", "thought", "reasoning", "encrypted content", "encrypted_content"])
+        && names(REASONING_FAULTS)
+}
+
+const REASONING_FAULTS: &[&str] = &[
+    "signature",
+    "cannot be modified",
+    "could not be verified",
+    "could not be decrypted",
+    "invalid_encrypted_content",
+    "without its required following item",
+    "unsupported",
+    "not supported",
+    "not permitted",
+    "extra inputs",
+    "unknown field",
+    "unrecognized",
+];
+
 /// Whether a limit on tokens per minute is smaller than this one request, as in `Limit 30000, Requested 41000`.
 fn requests_more_than_the_limit(text: &str) -> bool {
     let number_after = |word: &str| -> Option<u64> {

@@ -15,7 +15,7 @@ pub mod units;
 mod raw;
 pub mod text_calls;
 mod delay;
-mod failure;
+pub mod failure;
 mod sse;
 pub mod decoder;
 mod http;

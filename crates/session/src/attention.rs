@@ -7,8 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::Item;
 use crate::lookalike::runtime_block;
 use crate::plan::{Plan, is_plan_tool, item_line, one_line, render};
+use crate::state::SessionState;
 
 #[cfg(test)]
 mod tests;
@@ -127,10 +129,16 @@ pub fn carried_text(plan: &Plan) -> Option<String> {
     if items.is_empty() {
         return None;
     }
-    Some(runtime_block(&format!(
-        "The conversation so far was summarised. These items of the session plan are unfinished and still stand:\n{}",
-        items.join("\n")
-    )))
+    Some(runtime_block(&format!("{CARRIED_HEAD} are unfinished and still stand:\n{}", items.join("\n"))))
+}
+
+/// What a conversation is still to be told of the plan that was carried into it: nothing, unless the notice behind the
+/// checkpoint was lost.
+pub fn untold_carried_text(state: &SessionState) -> Option<String> {
+    let is_told = |item: &Item| matches!(item, Item::Notice { text } if text.contains(CARRIED_HEAD));
+    (state.plan.carried && !state.history.iter().any(is_told))
+        .then(|| carried_text(&state.plan.plan))
+        .flatten()
 }
 
 /// That a turn goes on because plan items are unfinished.
@@ -150,10 +158,12 @@ pub fn text_call_text(tool: &str, why: &str) -> String {
     ))
 }
 
+const CARRIED_HEAD: &str = "The conversation so far was summarised. These items of the session plan";
+
 /// How what the runtime says of the plan begins; a compaction says it anew.
 pub(crate) const PLAN_HEADS: [&str; 3] = [
     "Refresh your current plan before continuing.",
-    "The conversation so far was summarised. These items of the session plan",
+    CARRIED_HEAD,
     "The turn was to end, but items of the session plan are unfinished.",
 ];
 

@@ -11,8 +11,9 @@ use std::borrow::Cow;
 use crate::attention::PLAN_HEADS;
 use crate::conversation::{Item, Step};
 use crate::lookalike::runtime_block;
-use crate::message::{Content, ToolResult};
+use crate::message::{Content, Image, ToolResult};
 use crate::plan::{Plan, one_line, render};
+use crate::request::IMAGE_BYTES;
 use crate::state::SessionState;
 
 pub use summary::{FileRange, Summary, SummaryFault};
@@ -198,6 +199,32 @@ fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(max)]))
 }
 
+/// Whether the images of a conversation are more than a request shows, and a compaction would leave out enough of them that
+/// the next ones are seen. The last prompt's own are never left out.
+pub fn is_crowded(history: &[Item]) -> bool {
+    let last = history.iter().rposition(|item| matches!(item, Item::Prompt { .. }));
+    let of = |(place, item): (usize, &Item)| (image_bytes(item), Some(place) == last);
+    let (mut all, mut old) = (0u64, 0u64);
+    for (bytes, is_last) in history.iter().enumerate().map(of) {
+        all = all.saturating_add(bytes);
+        old = old.saturating_add(if is_last { 0 } else { bytes });
+    }
+    all > IMAGE_BYTES && old > IMAGE_BYTES / 4
+}
+
+fn image_bytes(item: &Item) -> u64 {
+    match item {
+        Item::Prompt { images, .. } => image_bytes_of(images),
+        Item::Notice { .. } => 0,
+        Item::Orphan(result) => image_bytes_of(&result.images),
+        Item::Step(step) => step.results.iter().flatten().map(|result| image_bytes_of(&result.images)).sum(),
+    }
+}
+
+fn image_bytes_of(images: &[Image]) -> u64 {
+    images.iter().fold(0, |sum, image| sum.saturating_add(image.bytes))
+}
+
 /// What a conversation is cut into: what the user said before the tail, and the tail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
@@ -222,7 +249,9 @@ pub fn keep(history: &[Item], tail: usize, prompts: usize, is_bound: bool) -> Ke
         }
         start = place;
     }
-    let kept_tail = history[start..].iter().filter_map(|item| in_tail(item, is_bound)).collect();
+    let mut kept_tail: Vec<Item> =
+        history[start..].iter().filter_map(|item| in_tail(item, is_bound)).collect();
+    leave_images_out(&mut kept_tail, IMAGE_BYTES / 4);
     let mut left = prompts;
     let mut kept = Vec::new();
     let has_last = history[start..].iter().any(|item| matches!(item, Item::Prompt { .. }));
@@ -326,6 +355,37 @@ pub fn shrink(history: &mut [Item], spared: usize, max: usize) -> bool {
         }
     }
     is_shorter
+}
+
+/// Leaves old images out: those of all prompts but the last, and of results what is more than `max` bytes, newest first.
+fn leave_images_out(tail: &mut [Item], mut max: u64) {
+    let mut is_last_prompt = true;
+    for item in tail.iter_mut().rev() {
+        match item {
+            Item::Prompt { images, .. } => {
+                if !std::mem::take(&mut is_last_prompt) {
+                    images.clear();
+                }
+            }
+            Item::Step(step) => {
+                for result in step.results.iter_mut().rev().flatten() {
+                    max = leave_image_out(result, max);
+                }
+            }
+            Item::Notice { .. } | Item::Orphan(_) => {}
+        }
+    }
+}
+
+/// Leaves a result's images out if they have more than `max` bytes, and says how many bytes are left for others.
+fn leave_image_out(result: &mut ToolResult, max: u64) -> u64 {
+    let bytes = image_bytes_of(&result.images);
+    if bytes > max {
+        result.images.clear();
+        let content = result.content.get_or_insert_default();
+        content.push_str("\n[The image of this result was left out to make room; it can be read again.]");
+    }
+    max.saturating_sub(bytes)
 }
 
 fn shrink_result(result: &mut ToolResult, max: usize) -> bool {

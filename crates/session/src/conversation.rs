@@ -51,9 +51,33 @@ impl Item {
             Item::Prompt { .. } | Item::Notice { .. } | Item::Orphan(_) => None,
         }
     }
+
+    /// Whether it holds what only the provider that made it understands: signed thinking, sealed reasoning, signatures.
+    pub fn is_bound(&self) -> bool {
+        self.as_step().is_some_and(|step| step.content.iter().any(Step::binds))
+    }
+
+    /// Leaves out what only the provider that made it understands. The item stays, even if nothing of it is left.
+    pub fn unbind(&mut self) {
+        let Item::Step(step) = self else { return };
+        step.content.retain(|block| matches!(block, Content::Text { .. } | Content::Call(_)));
+        for block in &mut step.content {
+            if let Content::Call(call) = block {
+                call.opaque = None;
+            }
+        }
+    }
 }
 
 impl Step {
+    fn binds(block: &Content) -> bool {
+        match block {
+            Content::Text { .. } => false,
+            Content::Call(call) => call.opaque.is_some(),
+            Content::Reasoning { .. } | Content::Opaque { .. } => true,
+        }
+    }
+
     /// A step whose calls have no results yet.
     pub fn new(answer: Seq, model: String, content: Vec<Content>) -> Self {
         let calls = content.iter().filter(|block| matches!(block, Content::Call(_))).count();

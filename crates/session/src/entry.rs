@@ -13,13 +13,13 @@ use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
     Content, ContentHash, Ended, FilePath, Finish, Image, RequestMark, ToolCall, ToolResult, ToolSpec, Usage,
-    is_zero,
+    form, is_zero,
 };
 use crate::plan::{Plan, PlanInView};
 use crate::recent::RecentFiles;
 
-/// The version of the log format that this build writes and reads.
-pub const FORMAT: u32 = 1;
+/// The version of the log format that this build writes. It reads all before it.
+pub const FORMAT: u32 = 2;
 
 /// The version of the projection of a log to a request (see `docs/request-layout.md`).
 pub const PROJECTION: u32 = 1;
@@ -30,11 +30,45 @@ pub struct Entry {
     /// Its place in the session.
     pub seq: Seq,
     /// When it was written, by the wall clock. Informative only.
-    pub ts: jiff::Timestamp,
+    pub ts: When,
     /// Whose conversation it belongs to.
     pub lane: Lane,
     /// What it says.
     pub body: Body,
+}
+
+/// When an entry was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this time.
+    At(jiff::Timestamp),
+    /// So many milliseconds after the last entry before it that says [`When::At`]. Most entries do, in fewer bytes.
+    After(u32),
+}
+
+impl From<jiff::Timestamp> for When {
+    fn from(ts: jiff::Timestamp) -> Self {
+        When::At(ts)
+    }
+}
+
+/// Tells the time of entries that are read in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    last: Option<jiff::Timestamp>,
+}
+
+impl Clock {
+    /// When the next entry was written; none where no entry before it said a time.
+    pub fn read(&mut self, when: When) -> Option<jiff::Timestamp> {
+        match when {
+            When::At(ts) => {
+                self.last = Some(ts);
+                Some(ts)
+            }
+            When::After(ms) => self.last?.checked_add(jiff::SignedDuration::from_millis(i64::from(ms))).ok(),
+        }
+    }
 }
 
 /// Whose conversation an entry belongs to.
@@ -74,6 +108,8 @@ pub enum Body {
     Grant(Grant),
     /// A compaction was tried.
     Compaction(Compaction),
+    /// The provider refused reasoning that it had signed; from here on it is left out.
+    ReasoningRefused(ReasoningRefused),
     /// The session went back to an earlier border of turns.
     Rewind(Rewind),
     /// A turn has ended.
@@ -100,6 +136,7 @@ impl Body {
             Body::Inbox(_) => "inbox",
             Body::Grant(_) => "grant",
             Body::Compaction(_) => "compaction",
+            Body::ReasoningRefused(_) => "reasoning_refused",
             Body::Rewind(_) => "rewind",
             Body::TurnEnd(_) => "turn_end",
             Body::Lost(_) => "lost",
@@ -332,16 +369,16 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub finish: Finish,
     /// What the provider counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::usage")]
     pub usage: Option<Usage>,
     /// How the attempt ended.
     #[serde(default, skip_serializing_if = "Ended::is_complete")]
     pub ended: Ended,
     /// What was sent for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "sent", alias = "request", skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestMark>,
     /// How long it took, by a monotonic clock.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, rename = "took", alias = "duration_ms", skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
 }
 
@@ -369,6 +406,7 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolIntent {
     /// The answer entry that asked for the call.
+    #[serde(default = "form::entry_before", skip_serializing_if = "form::is_entry_before")]
     pub answer: Seq,
     /// The call's place among that answer's calls.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -540,7 +578,7 @@ pub struct Grant {
 /// A compaction was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Why it was tried: `turn_start`, `step`, `overflow`, `asked`, `undo`.
+    /// Why it was tried: `turn_start`, `step`, `images`, `overflow`, `asked`, `undo`.
     pub reason: String,
     /// How: `model` (the model's own summary), `folded` (that of a shortened conversation), `shrink` (old tool outputs were
     /// shortened), `plain` (a summary without a model), `undo` (the conversation from before the last one).
@@ -652,6 +690,14 @@ pub struct TurnEnd {
     /// The workspace, where it is another than the segment began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<FilePath>,
+}
+
+/// The provider no longer takes what it had signed or sealed. All of it is left out of the conversation so far: the first
+/// bytes of the next request are others, this once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasoningRefused {
+    /// What the provider said.
+    pub why: String,
 }
 
 /// Stands for an entry that is gone, so that the numbers of the others are whole. What it was is not known.

@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::clean_surrogates;
-use crate::entry::{Body, Entry, Lane, Unknown};
+use crate::entry::{Body, Entry, Lane, ToolIntent, Unknown, When};
+use crate::ids::Seq;
+use crate::message::{ToolResult, form};
 
 /// The highest version of any kind that this build reads. A kind without `v` has version 1.
 const KIND_VERSION: u32 = 1;
@@ -49,13 +51,18 @@ pub enum LineFault {
 ///
 /// Only if a value cannot be expressed in JSON, which no type of [`Body`] allows.
 pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line =
-        format!(r#"{{"seq":{},"ts":"{}","kind":"{}""#, entry.seq, entry.ts, entry.body.kind()).into_bytes();
+    let Entry { seq, body, .. } = entry;
+    let kind = body.kind();
+    let mut line = match entry.ts {
+        When::At(ts) => format!(r#"{{"seq":{seq},"ts":"{ts}","kind":"{kind}""#),
+        When::After(ms) => format!(r#"{{"seq":{seq},"at":{ms},"kind":"{kind}""#),
+    }
+    .into_bytes();
     if let Lane::Worker(name) = &entry.lane {
         line.extend_from_slice(b",\"lane\":");
         serde_json::to_writer(&mut line, name)?;
     }
-    write_fields(&mut line, &entry.body)?;
+    write_fields(&mut line, *seq, body)?;
     seal(&mut line);
     Ok(line)
 }
@@ -104,8 +111,11 @@ pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
 
 #[derive(Deserialize)]
 struct Head<'a> {
-    seq: u64,
-    ts: jiff::Timestamp,
+    seq: Seq,
+    #[serde(default)]
+    ts: Option<jiff::Timestamp>,
+    #[serde(default)]
+    at: Option<u32>,
     #[serde(borrow)]
     kind: Cow<'a, str>,
     #[serde(default)]
@@ -119,16 +129,37 @@ struct Head<'a> {
 /// Reads the text of a line, whatever its checksum.
 pub(crate) fn parse(text: &str) -> Result<Entry, serde_json::Error> {
     let head: Head<'_> = serde_json::from_str(text)?;
-    let body = if head.v.unwrap_or(1) > KIND_VERSION {
+    let ts = match (head.ts, head.at) {
+        (Some(ts), _) => When::At(ts),
+        (None, Some(ms)) => When::After(ms),
+        (None, None) => return Err(serde::de::Error::missing_field("ts")),
+    };
+    let mut body = if head.v.unwrap_or(1) > KIND_VERSION {
         Body::Unknown(Unknown { kind: head.kind.into_owned(), must: head.must })
     } else {
         read_fields(&head.kind, head.must, text)?
     };
+    if let Some(answer) = answer_of(&mut body)
+        && form::is_entry_before(answer)
+    {
+        *answer = head.seq.saturating_sub(1);
+    }
     let lane = head.lane.map_or(Lane::Main, Lane::Worker);
-    Ok(Entry { seq: head.seq, ts: head.ts, lane, body })
+    Ok(Entry { seq: head.seq, ts, lane, body })
 }
 
-fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error> {
+/// The answer that an entry names, where it names one. On a line it is left out if it stands directly before.
+fn answer_of(body: &mut Body) -> Option<&mut Seq> {
+    match body {
+        Body::ToolIntent(ToolIntent { answer, .. }) | Body::ToolResult(ToolResult { answer, .. }) => {
+            Some(answer)
+        }
+        _ => None,
+    }
+}
+
+fn write_fields(line: &mut Vec<u8>, seq: Seq, body: &Body) -> Result<(), serde_json::Error> {
+    let is_before = |answer: Seq| answer.checked_add(1) == Some(seq);
     match body {
         Body::Session(fields) => append_object(line, fields),
         Body::World(fields) => append_object(line, fields),
@@ -136,12 +167,19 @@ fn write_fields(line: &mut Vec<u8>, body: &Body) -> Result<(), serde_json::Error
         Body::Model(fields) => append_object(line, fields),
         Body::UserPrompt(fields) => append_object(line, fields),
         Body::Answer(fields) => append_object(line, fields),
+        Body::ToolIntent(fields) if is_before(fields.answer) => {
+            append_object(line, &ToolIntent { answer: form::entry_before(), ..fields.clone() })
+        }
         Body::ToolIntent(fields) => append_object(line, fields),
+        Body::ToolResult(fields) if is_before(fields.answer) => {
+            append_object(line, &ToolResult { answer: form::entry_before(), ..fields.clone() })
+        }
         Body::ToolResult(fields) => append_object(line, fields),
         Body::Notice(fields) => append_object(line, fields),
         Body::Inbox(fields) => append_object(line, fields),
         Body::Grant(fields) => append_object(line, fields),
         Body::Compaction(fields) => append_object(line, fields),
+        Body::ReasoningRefused(fields) => append_object(line, fields),
         // A build that passed over it would go on with what the user left.
         Body::Rewind(fields) => {
             line.extend_from_slice(MUST);
@@ -183,6 +221,7 @@ fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::E
         "inbox" => Body::Inbox(fields(text)?),
         "grant" => Body::Grant(fields(text)?),
         "compaction" => Body::Compaction(fields(text)?),
+        "reasoning_refused" => Body::ReasoningRefused(fields(text)?),
         "rewind" => Body::Rewind(fields(text)?),
         "turn_end" => Body::TurnEnd(fields(text)?),
         "lost" => Body::Lost(fields(text)?),

@@ -37,7 +37,8 @@ use std::path::{Path, PathBuf};
 
 use crate::attention::carried_text;
 use crate::entry::{
-    Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, World,
+    Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, When,
+    World,
 };
 use crate::failpoint;
 use crate::history::History;
@@ -74,6 +75,9 @@ pub enum Durability {
     Relaxed,
 }
 
+/// After how many milliseconds an entry says its time in full again, whatever its kind.
+const TIME_TOLD_EVERY: u32 = 600_000;
+
 /// The folder in which all sessions of a data directory lie.
 pub fn sessions_dir(data_home: &Path) -> PathBuf {
     data_home.join("sessions")
@@ -90,6 +94,8 @@ pub struct Log {
     /// Entries whose write failed, in order; they have their numbers and are not applied.
     unwritten: VecDeque<Entry>,
     next_seq: Seq,
+    /// The last time that this writer wrote in full, in the current segment.
+    told_time: Option<jiff::Timestamp>,
     /// Folders that name something new and are not on the disk yet.
     unsynced_dirs: Vec<PathBuf>,
     _lock: Lock,
@@ -185,6 +191,7 @@ impl Log {
             state: fold(&entries),
             unwritten: VecDeque::new(),
             next_seq: after(&entries, 1),
+            told_time: None,
             unsynced_dirs: new_names,
             _lock: lock,
             dir,
@@ -213,7 +220,8 @@ impl Log {
             segment: reading.segment,
             durability,
             file,
-            next_seq: reading.state.last_seq + 1,
+            next_seq: reading.state.last_seq.saturating_add(1),
+            told_time: None,
             state: reading.state,
             unwritten: VecDeque::new(),
             // The process before may have ended between making a file and the first sync.
@@ -260,11 +268,53 @@ impl Log {
     /// As [`Log::append`].
     pub fn append_in(&mut self, lane: Lane, body: Body, now: jiff::Timestamp) -> Result<Seq, AppendError> {
         self.check_writable()?;
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        self.unwritten.push_back(Entry { seq, ts: to_millis(now), lane, body });
+        self.raise_format(now);
+        let seq = self.enqueue(lane, body, now);
         self.write_waiting()?;
         Ok(seq)
+    }
+
+    /// Says in a segment that an older version began that what follows is of this format. A version that reads only the
+    /// older one then leaves the session as it is.
+    fn raise_format(&mut self, now: jiff::Timestamp) {
+        if self.unwritten.is_empty()
+            && let Some(header) = self.state.header.clone().filter(|header| header.format < FORMAT)
+        {
+            self.enqueue(Lane::Main, Body::Session(SessionHeader { format: FORMAT, ..header }), now);
+        }
+    }
+
+    fn enqueue(&mut self, lane: Lane, mut body: Body, now: jiff::Timestamp) -> Seq {
+        self.shorten_paths(&mut body);
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let ts = self.when(&body, to_millis(now));
+        self.unwritten.push_back(Entry { seq, ts, lane, body });
+        seq
+    }
+
+    /// Names the files of a result from the workspace, where the fold will take them from.
+    fn shorten_paths(&self, body: &mut Body) {
+        if let (Body::ToolResult(result), Some(header), true) =
+            (body, &self.state.header, self.unwritten.is_empty())
+        {
+            for file in &mut result.referenced_files {
+                file.path = file.path.below(&header.cwd).unwrap_or_else(|| file.path.seen_from(&header.cwd));
+            }
+        }
+    }
+
+    /// The time as the next entry says it: the kinds that come most often count from the last that said it in full.
+    fn when(&mut self, body: &Body, now: jiff::Timestamp) -> When {
+        let is_frequent = matches!(body, Body::Answer(_) | Body::ToolIntent(_) | Body::ToolResult(_));
+        let passed = |told: jiff::Timestamp| u32::try_from(now.as_millisecond() - told.as_millisecond()).ok();
+        match self.told_time.filter(|_| is_frequent).and_then(passed).filter(|ms| *ms < TIME_TOLD_EVERY) {
+            Some(ms) => When::After(ms),
+            None => {
+                self.told_time = Some(now);
+                When::At(now)
+            }
+        }
     }
 
     /// Waits until everything written is on the disk, under [`Durability::Always`].
@@ -333,6 +383,7 @@ impl Log {
         self.file = write_segment(&self.dir, segment, &entries, self.durability)
             .map_err(|source| AppendError::Write { path: segment_path(&self.dir, segment), source })?;
         self.unsynced_dirs = vec![self.dir.clone()];
+        self.told_time = None;
         self.segment = segment;
         self.state = fold(&entries);
         self.next_seq = after(&entries, self.next_seq);
@@ -425,7 +476,7 @@ fn to_millis(now: jiff::Timestamp) -> jiff::Timestamp {
 }
 
 fn numbered(first: Seq, bodies: impl Iterator<Item = Body>, now: jiff::Timestamp) -> Vec<Entry> {
-    let ts = to_millis(now);
+    let ts = When::At(to_millis(now));
     (first..).zip(bodies).map(|(seq, body)| Entry { seq, ts, lane: Lane::Main, body }).collect()
 }
 

@@ -3,6 +3,8 @@
 //! These types are plain values with no behaviour of a provider in them. What a provider needs back byte for byte
 //! (signatures, encrypted reasoning, blocks of kinds we do not know) rides along as raw text.
 
+pub(crate) mod form;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -12,9 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::ids::{CallRef, Seq};
 use crate::plan::Plan;
 
-/// One block of a model's answer, in the order in which it came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+/// One block of a model's answer, in the order in which it came. How a log writes it is [`form`]'s affair.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "form::Block<'_>")]
 pub enum Content {
     /// Text for the user.
     Text {
@@ -26,7 +28,6 @@ pub enum Content {
         /// The readable part, which may be empty.
         text: String,
         /// The provider's own block or field, as the JSON text received, where it must be returned unchanged.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<String>,
     },
     /// A call of a tool.
@@ -57,7 +58,7 @@ impl Content {
 }
 
 /// A call of a tool, as the model wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
     /// The provider's id, which may be empty and may repeat within a session.
     pub id: String,
@@ -66,7 +67,6 @@ pub struct ToolCall {
     /// The arguments as the raw string received: usually a JSON object, but never taken for granted.
     pub arguments: String,
     /// What the provider wants back with the call unchanged (a thought signature), as the JSON text received.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Ended {
     }
 }
 
-/// Whether a number says nothing: such fields are left out of the log.
+/// Whether a value says nothing: such fields are left out of the log.
 pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
@@ -193,6 +193,7 @@ impl ErrorClass {
 
 /// What was sent for one answer: enough to say whether the next request begins with the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "form::Sent", into = "form::Sent")]
 pub struct RequestMark {
     /// How many units the request had.
     pub units: u32,
@@ -216,10 +217,11 @@ pub struct ToolSpec {
 }
 
 /// How a tool call came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The tool did what was asked.
+    /// The tool did what was asked. In a log the one that need not be said.
+    #[default]
     Ok,
     /// The tool failed, or the call could not be run.
     Error,
@@ -233,6 +235,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The answer entry that asked for the call.
+    #[serde(default = "form::entry_before", skip_serializing_if = "form::is_entry_before")]
     pub answer: Seq,
     /// The call's place among that answer's calls, from 0.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -241,6 +244,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call_id: String,
     /// How it came out.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub outcome: Outcome,
     /// What the model reads first: one line, or the rendered plan.
     pub summary: String,
@@ -251,13 +255,13 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
     /// The files that the tool says it touched, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, rename = "files", alias = "referenced_files", skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,
     /// What the tool changed in files, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
     /// How long the call took, by a monotonic clock.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, rename = "took", alias = "duration_ms", skip_serializing_if = "is_zero")]
     pub duration_ms: u64,
     /// The exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,10 +319,10 @@ pub struct Image {
 /// A file that a tool touched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReferencedFile {
-    /// The file's canonical absolute path.
+    /// The file's canonical absolute path. In a log one below the workspace is told from there.
     pub path: FilePath,
     /// The hash of the file's bytes as the tool saw or left them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::file_hash")]
     pub hash: Option<ContentHash>,
 }
 
@@ -350,6 +354,20 @@ impl FilePath {
     /// The path itself.
     pub fn as_path(&self) -> &Path {
         &self.0
+    }
+}
+
+impl FilePath {
+    /// The path as it is seen from a folder that it lies below, which is shorter; none for any other path.
+    pub(crate) fn below(&self, folder: &FilePath) -> Option<FilePath> {
+        let rest = self.0.strip_prefix(&folder.0).ok()?;
+        let is_there = !rest.as_os_str().is_empty() && folder.0.join(rest) == self.0;
+        is_there.then(|| FilePath(rest.to_owned()))
+    }
+
+    /// The path that [`FilePath::below`] shortened; one that was not is as it is.
+    pub(crate) fn seen_from(&self, folder: &FilePath) -> FilePath {
+        FilePath(folder.0.join(&self.0))
     }
 }
 

@@ -132,6 +132,9 @@ impl SessionState {
         if let Some(what) = unknown_that_matters(&entry.body) {
             self.must = Some(what);
         }
+        if entry.seq == Seq::MAX {
+            self.must = Some("the last number that an entry can have".to_owned());
+        }
         match entry.lane {
             Lane::Main => self.apply_main(entry),
             Lane::Worker(_) => self.apply_worker(&entry.body),
@@ -177,7 +180,7 @@ impl SessionState {
     /// What the next segment begins with, given the conversation that it keeps.
     pub fn checkpoint(&self, history: Vec<Item>) -> Checkpoint {
         let answers = |items: &[Item]| items.iter().filter(|item| item.as_step().is_some()).count() as u64;
-        let dropped_answers = self.dropped_answers + answers(&self.history);
+        let dropped_answers = self.dropped_answers.saturating_add(answers(&self.history));
         Checkpoint {
             dropped_answers: dropped_answers.saturating_sub(answers(&history)),
             compacted_from: self.compacted_from,
@@ -270,7 +273,8 @@ impl SessionState {
             }
             Body::ToolResult(result) => self.ended(result),
             Body::Notice(notice) => {
-                let opens_segment = self.borders.last().is_some_and(|border| border.seq + 1 == entry.seq);
+                let opens_segment =
+                    self.borders.last().is_some_and(|border| border.seq.checked_add(1) == Some(entry.seq));
                 self.noticed(notice);
                 if opens_segment && notice.about == NoticeKind::PlanCarried {
                     self.mark_closed(entry.seq);
@@ -284,6 +288,7 @@ impl SessionState {
             }
             Body::Grant(grant) => self.grants.push(grant.clone()),
             Body::Compaction(compaction) => self.compacted(compaction),
+            Body::ReasoningRefused(_) => self.history.iter_mut().for_each(Item::unbind),
             Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
             Body::TurnEnd(_) => {
                 self.turn_is_open = false;
@@ -301,8 +306,11 @@ impl SessionState {
     }
 
     fn enter_segment(&mut self, seq: Seq, header: &SessionHeader) {
-        self.goes_on_from = seq.saturating_sub(1);
-        self.has_checkpoint = false;
+        // One within a segment says which format follows (see `docs/session-log.md`).
+        if self.header.as_ref().is_none_or(|before| before.segment != header.segment) {
+            self.goes_on_from = seq.saturating_sub(1);
+            self.has_checkpoint = false;
+        }
         self.header = Some(header.clone());
     }
 
@@ -444,7 +452,7 @@ impl SessionState {
         self.counted = (input_tokens > 0 && bytes > 0).then_some(Counted { input_tokens, bytes });
         let now = if input_tokens > 0 { Some(input_tokens) } else { self.compacted_to };
         // Either there is less than before, or there is what was to be expected.
-        let expected = self.compacted_to.map_or(0, |to| to + to / 4);
+        let expected = self.compacted_to.map_or(0, |to| to.saturating_add(to / 4));
         if let (Some(from), Some(now)) = (self.compacted_from, now)
             && (now < from - from / 8 || now <= expected)
         {
@@ -602,8 +610,9 @@ impl SessionState {
         }
         for file in &result.referenced_files {
             if let Some(hash) = &file.hash {
-                self.seen.insert(file.path.clone(), hash.clone());
-                self.told_files.remove(&file.path);
+                let path = self.whole_path(&file.path);
+                self.told_files.remove(&path);
+                self.seen.insert(path, hash.clone());
             }
         }
     }
@@ -611,9 +620,15 @@ impl SessionState {
     fn touch_files(&mut self, result: &ToolResult) {
         if result.outcome == Outcome::Ok {
             for file in &result.referenced_files {
-                self.recent_files.touch(file.clone());
+                let path = self.whole_path(&file.path);
+                self.recent_files.touch(ReferencedFile { path, hash: file.hash.clone() });
             }
         }
+    }
+
+    /// Results name files below the workspace from there.
+    fn whole_path(&self, path: &FilePath) -> FilePath {
+        self.header.as_ref().map_or_else(|| path.clone(), |header| path.seen_from(&header.cwd))
     }
 
     /// Recency goes by the order of the calls, whichever ended first, so it is settled when the last has ended.

@@ -135,7 +135,7 @@ fn tokens(compactor: &Compactor<'_>, opening: &NextSegment) -> u64 {
         Body::Checkpoint(Box::new(opening.checkpoint.clone())),
     ];
     for (seq, body) in (1..).zip(bodies) {
-        next.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
+        next.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH.into(), lane: Lane::Main, body });
     }
     next.history.extend(carried_text(&opening.checkpoint.plan).map(|text| Item::Notice { text }));
     compactor.log.measured_of(&next, compactor.setup.model.as_ref()).1

@@ -70,7 +70,7 @@ impl Compactor<'_> {
 fn told_by(world: &World) -> Told {
     let mut state = SessionState::default();
     let body = Body::World(world.clone());
-    state.apply(&Entry { seq: 1, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
+    state.apply(&Entry { seq: 1, ts: jiff::Timestamp::UNIX_EPOCH.into(), lane: Lane::Main, body });
     state.told
 }
 

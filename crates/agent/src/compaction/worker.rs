@@ -133,8 +133,10 @@ impl Worker<'_> {
         for round in 1..=ROUNDS {
             let (seq, answer) = match self.ask(round).await? {
                 Asked::Answer(seq, answer) => (seq, answer),
-                // A worker's text is never read for calls.
-                Asked::TextCall(_) | Asked::Cancelled => return Ok(Written::Cancelled),
+                Asked::TextCall(_) => {
+                    return Ok(Written::Unusable("the model wrote a call instead of a summary".to_owned()));
+                }
+                Asked::Cancelled => return Ok(Written::Cancelled),
                 Asked::Overflow { .. } => return Ok(Written::TooLarge),
                 Asked::Failed(failure) => return Ok(failed(failure)),
             };
@@ -202,7 +204,7 @@ impl Worker<'_> {
     }
 
     fn apply(&mut self, seq: Seq, body: Body) {
-        self.state.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body });
+        self.state.apply(&Entry { seq, ts: jiff::Timestamp::UNIX_EPOCH.into(), lane: Lane::Main, body });
     }
 }
 

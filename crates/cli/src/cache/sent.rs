@@ -34,6 +34,8 @@ pub(super) enum Event {
     Compaction,
     /// The session went back.
     Rewind,
+    /// The provider refused reasoning that it had signed, and it was left out.
+    ReasoningRefused,
     /// Another model, or the same one with other settings.
     Model {
         /// What it was.
@@ -52,6 +54,7 @@ impl Event {
         match self {
             Event::Compaction => "compaction".to_owned(),
             Event::Rewind => "rewind".to_owned(),
+            Event::ReasoningRefused => "signed reasoning was refused and left out".to_owned(),
             Event::Model { from, to } => format!("model changed: {from} → {to}"),
             Event::World => "the world was told anew".to_owned(),
             Event::Damage => "the log is damaged".to_owned(),
@@ -96,6 +99,7 @@ impl Collector {
             }
             (Lane::Main, Body::Checkpoint(_)) => self.happened(Event::Compaction),
             (Lane::Main, Body::Model(choice)) => self.model(choice),
+            (Lane::Main, Body::ReasoningRefused(_)) => self.happened(Event::ReasoningRefused),
             (Lane::Main, Body::Rewind(_)) => {
                 // Across a segment's border the checkpoint is how it goes back.
                 self.since.retain(|event| *event != Event::Compaction);

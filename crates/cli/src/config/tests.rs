@@ -318,6 +318,20 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     action = "deny"
     => error: config.toml:1:1: `rules` cannot be obeyed: the pattern "a[" cannot be used: unclosed character class; missing ']'
 
+    [[rules]]
+    tool = "Bash"
+    action = "deny"
+    => error: config.toml:1:1: `rules` has a rule for the tool `Bash`; the tools are read, write, edit, glob, grep, bash, todo_write
+
+    [[rules]]
+    tool = "edit"
+    pattern = "/srv/secrets/**"
+    action = "deny"
+    => error: config.toml:1:1: `rules` cannot be obeyed: the pattern "/srv/secrets/**" cannot be used: paths are judged as they are seen from the workspace: write `secrets/**` or `**/secrets/**`, without a leading `/` and without `.` and `..`
+
+    protected = ["../x"]
+    => error: config.toml:1:14: `protected` cannot be obeyed: the pattern "../x" cannot be used: paths are judged as they are seen from the workspace: write `secrets/**` or `**/secrets/**`, without a leading `/` and without `.` and `..`
+
     rules = "none"
     => error: config.toml:1:9: `rules` must be a list of texts, found "none"
 

@@ -23,8 +23,11 @@ use crate::machine::{Ended, Fault, MESSAGE, Machine, TURNS};
 static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     let parts = [
         r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
-        r"\b(ts|started|pid|duration_ms|bytes): (Some\()?[0-9TZ:.-]+",
+        r"\b(started|pid|duration_ms|bytes): (Some\()?[0-9]+",
+        r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z",
         r"\bprocess [0-9]+",
+        // How many of its processes a command had started when it ended.
+        r"\b[0-9]+ process(es)? that",
         r#"\bhash: "[0-9a-f]+""#,
     ];
     Regex::new(&parts.join("|")).unwrap()
@@ -86,7 +89,7 @@ impl Reference {
                 for entry in order {
                     state.apply(&entry);
                     let known = at.entry((segment, entry.seq)).or_default();
-                    let shown = shown(&machine, &entry);
+                    let shown = shown(&machine, &(entry.seq, &entry.lane, &entry.body));
                     if !known.iter().any(|at| at.entry == shown && at.state == state) {
                         known.push(At { entry: shown, state: state.clone() });
                     }
@@ -102,7 +105,10 @@ impl Reference {
         let mut last = None;
         for (segment, entries) in entries(machine) {
             for entry in entries {
-                let (found, known) = (shown(machine, &entry), self.at.get(&(segment, entry.seq)));
+                let (found, known) = (
+                    shown(machine, &(entry.seq, &entry.lane, &entry.body)),
+                    self.at.get(&(segment, entry.seq)),
+                );
                 let known = known.map_or(&[][..], Vec::as_slice);
                 if !known.iter().any(|at| at.entry == found) {
                     return same("entry", known.first().map(|at| &at.entry), &found);
@@ -206,18 +212,8 @@ fn plain(machine: &Machine, text: &str) -> String {
         text = text.replace(&*session.file_name().unwrap().to_string_lossy(), "SESSION");
     }
     // Most lines hold nothing of the kind, and the longest take the most time.
-    let marks = [
-        "ts: ",
-        "started: ",
-        "pid: ",
-        "duration_ms: ",
-        "bytes: ",
-        "process ",
-        "hash: ",
-        "id: ",
-        "inbox",
-        "-7",
-    ];
+    let marks =
+        ["Z", "started: ", "pid: ", "duration_ms: ", "bytes: ", "process", "hash: ", "id: ", "inbox", "-7"];
     let shown = |line: &str| match marks.iter().any(|mark| line.contains(mark)) {
         true => VOLATILE.replace_all(line, "…").into_owned(),
         false => line.to_owned(),

@@ -131,8 +131,12 @@ impl Fuzzed {
 
     /// Appends an entry as a log does: written, read back, applied.
     fn append(&mut self, body: Body) {
-        let entry =
-            Entry { seq: self.state.last_seq + 1, ts: jiff::Timestamp::UNIX_EPOCH, lane: Lane::Main, body };
+        let entry = Entry {
+            seq: self.state.last_seq + 1,
+            ts: jiff::Timestamp::UNIX_EPOCH.into(),
+            lane: Lane::Main,
+            body,
+        };
         let line = line::encode(&entry).unwrap();
         let read = line::decode(line.as_slice().strip_suffix(b"\n").unwrap_or(&line)).unwrap();
         assert_eq!(read, entry, "the log keeps what was written");

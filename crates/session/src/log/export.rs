@@ -23,6 +23,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{ReadError, reading, segment_path};
+use crate::entry::{Body, Entry, FORMAT};
 use crate::ids::SessionId;
 use crate::line;
 use crate::message::{ContentHash, to_hex};
@@ -241,16 +242,24 @@ fn masked_line(bytes: &[u8], renamed: &Renamed) -> Vec<u8> {
         let known = line::parse(&value.to_string()).ok()?;
         let mut line = match known.body {
             // Of a kind that is not known only the text is.
-            crate::entry::Body::Unknown(_) => {
+            Body::Unknown(_) => {
                 value.as_object_mut()?.remove("crc");
                 line::sealed(&value).ok()?
             }
-            _ => line::encode(&crate::entry::Entry { seq: entry.seq, ..known }).ok()?,
+            _ => line::encode(&Entry { seq: entry.seq, ..in_this_format(known) }).ok()?,
         };
         line.pop();
         Some(line)
     };
     masked(bytes).unwrap_or_else(|| masked_text(&String::from_utf8_lossy(bytes), renamed).into_bytes())
+}
+
+/// A line that is written anew is of the format that this version writes, and its segment says so.
+fn in_this_format(mut entry: Entry) -> Entry {
+    if let Body::Session(header) = &mut entry.body {
+        header.format = header.format.max(FORMAT);
+    }
+    entry
 }
 
 fn mask_strings(value: &mut Value, renamed: &Renamed) {

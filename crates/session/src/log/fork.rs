@@ -105,7 +105,7 @@ fn fork_with(
             share(&segment_path(dir, earlier), &segment_path(&place.dir, earlier), &link)?;
         }
         share_spill(dir, &place.dir, &link)?;
-        copy_cut(dir, &place.dir, segment, seq, &Entry { ts: now, ..header })?;
+        copy_cut(dir, &place.dir, segment, seq, &Entry { ts: now.into(), ..header })?;
         place.finish(&session_dir(data_home, &id))
     };
     let dir = make().map_err(failed)?;

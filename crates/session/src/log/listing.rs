@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::archive::trash_dir;
 use super::lock::HeldLocks;
-use super::reading::{first_entry, segments};
-use super::{read, segment_path, session_dir, sessions_dir};
-use crate::entry::{Body, Entry, StopReason, Totals, TurnEnd};
+use super::reading::{first_entry, read_with_time, segments};
+use super::{segment_path, session_dir, sessions_dir};
+use crate::entry::{Body, Clock, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
 use crate::line;
 use crate::message::FilePath;
@@ -132,8 +132,9 @@ fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
     };
     let Ok(numbers) = segments(dir) else { return summary };
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    let mut clock = Clock::default();
     for entry in head(&segment_path(dir, first)) {
-        summary.take_head(&entry);
+        summary.take_head(&entry, clock.read(entry.ts));
     }
     if first != last
         && let Ok(Some(Entry { body: Body::Session(header), .. })) = first_entry(dir, last)
@@ -145,9 +146,9 @@ fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
 }
 
 impl SessionSummary {
-    fn take_head(&mut self, entry: &Entry) {
-        self.created = self.created.or(Some(entry.ts));
-        self.last = self.last.max(Some(entry.ts));
+    fn take_head(&mut self, entry: &Entry, ts: Option<jiff::Timestamp>) {
+        self.created = self.created.or(ts);
+        self.last = self.last.max(ts);
         match &entry.body {
             Body::Session(header) if self.cwd.is_none() => {
                 self.cwd = Some(header.cwd.clone());
@@ -159,7 +160,8 @@ impl SessionSummary {
     }
 
     fn take_tail(&mut self, entries: &[Entry]) {
-        self.last = self.last.max(entries.last().map(|entry| entry.ts));
+        let mut clock = Clock::default();
+        self.last = entries.iter().fold(self.last, |last, entry| last.max(clock.read(entry.ts)));
         let end = entries.iter().enumerate().rev().find_map(|(place, entry)| match &entry.body {
             Body::TurnEnd(turn) => Some((place, turn)),
             _ => None,
@@ -176,7 +178,8 @@ impl SessionSummary {
 
     /// Reads the current segment as a whole.
     fn take_whole(&mut self) {
-        let Ok((state, _)) = read(&self.dir) else { return };
+        let Ok((state, written)) = read_with_time(&self.dir) else { return };
+        self.last = self.last.max(written);
         self.is_interrupted = state.turn_is_open && !self.is_running;
         self.has_prompt |= state.turns > 0;
         if let Some(header) = &state.header {
@@ -214,6 +217,7 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
         | Body::Inbox(_)
         | Body::Grant(_)
         | Body::Compaction(_)
+        | Body::ReasoningRefused(_)
         | Body::TurnEnd(_)
         | Body::Lost(_)
         | Body::Unknown(_) => false,

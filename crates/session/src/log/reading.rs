@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::{segment_path, sync_folder, write_private};
-use crate::entry::{Body, Entry};
+use crate::entry::{Body, Clock, Entry};
 use crate::failpoint;
 use crate::ids::Seq;
 use crate::line::{self, LineFault};
@@ -128,6 +128,11 @@ pub fn read(dir: &Path) -> Result<(SessionState, Opening), ReadError> {
     read_segments(dir).map(|reading| (reading.state, reading.opening))
 }
 
+/// Reads a session, and when its last entry was written.
+pub(super) fn read_with_time(dir: &Path) -> Result<(SessionState, Option<jiff::Timestamp>), ReadError> {
+    read_segments(dir).map(|reading| (reading.state, reading.written))
+}
+
 /// Reads one segment to its state at its end, whether it is the current one or not.
 ///
 /// # Errors
@@ -178,6 +183,8 @@ pub(super) struct Reading {
     pub(super) good_len: u64,
     pub(super) state: SessionState,
     pub(super) opening: Opening,
+    /// When its last entry was written.
+    written: Option<jiff::Timestamp>,
 }
 
 /// Reads a session whose lock is held, and sets a torn tail aside, unless the session is read-only.
@@ -239,7 +246,8 @@ fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
         let last = numbers[numbers.len() - 1];
         if is_complete || (start == 0 && fold.state.header.is_some()) {
             let opening = Opening { damage: fold.damage };
-            return Ok(Reading { segment: last, good_len, state: fold.state, opening });
+            let Fold { state, written, .. } = fold;
+            return Ok(Reading { segment: last, good_len, state, opening, written });
         }
     }
     Err(ReadError::NoHeader { dir: dir.to_owned() })
@@ -360,6 +368,8 @@ struct Fold {
     damage: Vec<Damage>,
     has_checkpoint: bool,
     chain: Chain,
+    clock: Clock,
+    written: Option<jiff::Timestamp>,
     /// The last entry that counts; all do if there is none.
     until: Option<Seq>,
 }
@@ -404,6 +414,7 @@ impl Fold {
         }
         let (entry, damage) = self.chain.take(decoded);
         if let Some(entry) = entry {
+            self.written = self.clock.read(entry.ts).or(self.written);
             self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
             self.state.apply(&entry);
         }

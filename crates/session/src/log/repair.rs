@@ -227,7 +227,7 @@ fn header(dir: &Path, id: &SessionId, segment: u32, last: Seq) -> Option<Entry> 
     }
     let (first, ts) = first?;
     // The number must be free, and the segment without a header.
-    if first <= last + 1 || known.as_ref().is_some_and(|(number, _)| *number == segment) {
+    if first <= last.saturating_add(1) || known.as_ref().is_some_and(|(number, _)| *number == segment) {
         return None;
     }
     let header = match known {
@@ -280,11 +280,16 @@ impl Anew {
         match next {
             Some(Entry { seq, body: Body::Session(_), .. }) => self.mark_lost(*seq),
             // What else is gone may have stood in the next segment; here only bad lines tell how many are.
-            Some(next) => self.mark_lost(next.seq.min(self.last + bad + 1)),
+            Some(next) => self.mark_lost(next.seq.min(self.behind(bad))),
             // A segment was whole when it came into being: where nothing of it is left, its opening at least is lost.
-            None if self.bytes.is_empty() => self.mark_lost(self.last + bad.max(1) + 1),
-            None => self.mark_lost(self.last + bad + 1),
+            None if self.bytes.is_empty() => self.mark_lost(self.behind(bad.max(1))),
+            None => self.mark_lost(self.behind(bad)),
         }
+    }
+
+    /// The entry behind as many as there are bad lines.
+    fn behind(&self, bad: u64) -> Seq {
+        self.last.saturating_add(bad).saturating_add(1)
     }
 
     fn take(&mut self, entry: &Entry, line: &[u8]) {
@@ -305,9 +310,9 @@ impl Anew {
         if next.saturating_sub(self.last) > MARKED {
             return;
         }
-        while self.last + 1 < next {
+        while self.behind(0) < next {
             let body = Body::Lost(Lost { why: "its line could not be read".to_owned() });
-            self.put(&Entry { seq: self.last + 1, ts: self.now, lane: Lane::Main, body });
+            self.put(&Entry { seq: self.behind(0), ts: self.now.into(), lane: Lane::Main, body });
             self.lost += 1;
         }
     }

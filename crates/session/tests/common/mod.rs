@@ -13,7 +13,8 @@ use mainstay_session::attention::{notification_text, reminder_text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{
     Answer, Body, Compaction, FORMAT, FileMark, Grant, InboxMessage, Instruction, Job, Lane, Lost,
-    ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, StopReason, ToolIntent, UserPrompt, World,
+    ModelChoice, Notice, NoticeKind, PROJECTION, ReasoningRefused, SessionHeader, StopReason, ToolIntent,
+    UserPrompt, World,
 };
 use mainstay_session::ids::{CallRef, Seq, SessionId};
 use mainstay_session::log::{Durability, Log, NextSegment, RewindError, RewindTo, Rewound};
@@ -315,6 +316,7 @@ pub enum Op {
     NextSegment(usize),
     CloseAll,
     Lost,
+    ReasoningRefused,
     Rewind(u64),
     UndoRewind,
     Restore(Index),
@@ -423,6 +425,9 @@ impl Op {
                 return Written::Rewind(RewindTo::Turn(state.turns.saturating_sub(*back)));
             }
             Op::Lost => Body::Lost(Lost { why: "its line could not be read".to_owned() }),
+            Op::ReasoningRefused => {
+                Body::ReasoningRefused(ReasoningRefused { why: "bad signature".to_owned() })
+            }
             Op::UndoRewind => return Written::Rewind(RewindTo::BeforeRewind),
             Op::Restore(at) => {
                 let seq = at.index(usize::try_from(state.last_seq).unwrap()) + 1;
@@ -609,6 +614,7 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         1 => (0usize..6).prop_map(Op::NextSegment),
         3 => Just(Op::CloseAll),
         1 => Just(Op::Lost),
+        1 => Just(Op::ReasoningRefused),
         2 => (0u64..4).prop_map(Op::Rewind),
         1 => Just(Op::UndoRewind),
         1 => any::<Index>().prop_map(Op::Restore),

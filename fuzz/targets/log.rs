@@ -1,0 +1,4 @@
+//! See `log` in `crates/session/tests/common/fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mainstay_fuzz::session::log(data));
