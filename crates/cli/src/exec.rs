@@ -305,7 +305,7 @@ fn create(setup: Setup) -> Result<Agent, CliError> {
     let data_home = setup.data_home.clone();
     Agent::create(setup).map_err(|error| {
         CliError::new(1, error.to_string()).hint(format!(
-            "nothing was run; make {} writable, or set MAINSTAY_HOME to a directory that is",
+            "nothing was run; free some space or make {} writable, or set MAINSTAY_HOME to another directory",
             data_home.display()
         ))
     })
@@ -348,7 +348,7 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
         .hint("a newer version of mainstay wrote it; go on with that one. `mainstay history` still shows it"),
         ResumeError::Setup(error) => CliError::new(1, error.to_string()),
         ResumeError::Append(error) => CliError::new(1, format!("session {id}: {error}"))
-            .hint("nothing was run; free some space or check who may write there"),
+            .hint("nothing was run; free some space, or check the disk and who may write there"),
     }
 }
 
@@ -462,7 +462,7 @@ fn hint(failure: &TurnFailure) -> Option<String> {
             "what it answered is in `mainstay history`; a simpler schema, or a larger model, may help".to_owned()
         }
         TurnFailure::Log { .. } => {
-            "what could not be logged was not run; free some space or check who may write there".to_owned()
+            "what could not be logged was not run; free some space, or check the disk and who may write there".to_owned()
         }
         _ => return None,
     };

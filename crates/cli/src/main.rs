@@ -41,6 +41,7 @@ use plan::PlanForm;
 fn main() -> ExitCode {
     mainstay_agent::tools::supervise_if_asked();
     mainstay_agent::tools::harden_process();
+    mainstay_agent::session::failpoint::arm(|name| std::env::var_os(name));
     let command = match args::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {

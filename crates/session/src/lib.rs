@@ -21,4 +21,6 @@ pub mod compaction;
 pub mod line;
 pub mod request;
 pub mod history;
+#[doc(hidden)]
+pub mod failpoint;
 pub mod log;

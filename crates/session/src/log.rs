@@ -40,6 +40,7 @@ use crate::entry::{
     Body, Checkpoint, Entry, FORMAT, Lane, ModelChoice, Notice, NoticeKind, PROJECTION, SessionHeader, When,
     World,
 };
+use crate::failpoint;
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
 use crate::line;
@@ -329,8 +330,8 @@ impl Log {
         let path = segment_path(&self.dir, self.segment);
         self.file.sync().map_err(|source| AppendError::Sync { path: path.clone(), source })?;
         for dir in &self.unsynced_dirs {
-            let sync = || fs::File::open(dir)?.sync_all();
-            sync().map_err(|source| AppendError::Sync { path: dir.clone(), source })?;
+            sync_folder(dir, "folder.sync")
+                .map_err(|source| AppendError::Sync { path: dir.clone(), source })?;
         }
         self.unsynced_dirs.clear();
         Ok(())
@@ -504,7 +505,7 @@ fn write_segment(dir: &Path, segment: u32, entries: &[Entry], durability: Durabi
         if segment > 1 {
             file.sync()?;
         }
-        fs::rename(&unfinished, &path)?;
+        file.rename(&path)?;
         Ok(file)
     };
     write().inspect_err(|_| {
@@ -514,7 +515,29 @@ fn write_segment(dir: &Path, segment: u32, entries: &[Entry], durability: Durabi
 }
 
 fn private_dir(path: &Path) -> io::Result<()> {
+    failpoint::pass("folder.make")?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Makes a folder in one that is there: a session's folder that vanished is not made anew.
+fn private_subdir(path: &Path) -> io::Result<()> {
+    failpoint::pass("folder.make")?;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Moves a file to its place.
+fn rename(from: &Path, to: &Path, place: &str) -> io::Result<()> {
+    failpoint::pass(place)?;
+    fs::rename(from, to)
+}
+
+/// Waits until the names in a folder are on the disk.
+fn sync_folder(folder: &Path, place: &str) -> io::Result<()> {
+    failpoint::pass(place)?;
+    fs::File::open(folder)?.sync_all()
 }
 
 /// A new empty file that only the user can read.
@@ -522,17 +545,22 @@ fn private_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-fn write_private(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
+fn write_private(path: &Path, bytes: &[u8], sync: bool, place: &str) -> io::Result<()> {
     let mut file = private_file(path)?;
-    file.write_all(bytes)?;
-    if sync { file.sync_data() } else { Ok(()) }
+    failpoint::write(place, bytes, |_, part| file.write_all(part))?;
+    if !sync {
+        return Ok(());
+    }
+    failpoint::pass("copy.sync")?;
+    file.sync_data()
 }
 
 fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut unfinished = path.to_owned().into_os_string();
     unfinished.push(".new");
     let unfinished = PathBuf::from(unfinished);
-    let written = write_private(&unfinished, bytes, false).and_then(|()| fs::rename(&unfinished, path));
+    let written = write_private(&unfinished, bytes, false, "history.write")
+        .and_then(|()| rename(&unfinished, path, "history.rename"));
     if written.is_err() {
         // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
         let _ = fs::remove_file(&unfinished);

@@ -325,6 +325,18 @@ fn a_failed_sync_is_tried_once_more() {
     assert_eq!((&state, opening.damage), (log.state(), Vec::new()));
 }
 
+/// Law 5: what another process wrote before it was killed is on the disk after the first sync, too.
+#[test]
+fn the_first_sync_of_an_opened_log_is_one() {
+    let home = temp_dir();
+    let dir = create_with(home.path(), header(1), Durability::Always).dir().to_owned();
+    let (mut log, _) = Log::open(&dir, Durability::Always, now()).unwrap();
+    log.inject(Fault::Sync);
+    log.inject(Fault::Sync);
+    assert!(matches!(log.sync().unwrap_err(), AppendError::Sync { .. }));
+    log.sync().unwrap();
+}
+
 /// L05: the opening of a session has not been synced yet when the first sync fails, so it is written again too.
 #[test]
 fn the_first_sync_covers_the_opening() {

@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use mainstay_session::failpoint;
 use mainstay_session::message::{ContentHash, FileChange, FilePath, ReferencedFile};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
@@ -244,6 +245,7 @@ impl Fresh<'_> {
             self.named = Ok(temporary);
         }
         if let Ok(temporary) = &self.named {
+            failpoint::pass("file.rename")?;
             rustix::fs::renameat(directory, temporary, directory, name)?;
         }
         Ok(())
@@ -251,6 +253,7 @@ impl Fresh<'_> {
 
     /// Gets this name, unless something has it already.
     fn link_as(self, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        failpoint::pass("file.link")?;
         let temporary = match &self.named {
             Err(file) => return link_unnamed(file, directory, name),
             Ok(temporary) => temporary,
@@ -290,7 +293,8 @@ fn beside<'a>(directory: &'a OwnedFd, old: Option<&Snapshot>, bytes: &[u8]) -> i
             rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())?;
         }
     }
-    file.write_all(bytes)?;
+    failpoint::write("file.write", bytes, |_, part| file.write_all(part))?;
+    failpoint::pass("file.sync")?;
     rustix::fs::fdatasync(&file)?;
     if let Err(descriptor) = &mut fresh.named {
         *descriptor = file.into();
@@ -333,8 +337,9 @@ fn in_place(directory: &OwnedFd, name: &OsStr, old: &Snapshot, bytes: &[u8]) -> 
     let mut file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
     let mut put = |bytes: &[u8]| {
         file.rewind()?;
-        file.write_all(bytes)?;
+        failpoint::write("file.overwrite", bytes, |_, part| file.write_all(part))?;
         file.set_len(bytes.len() as u64)?;
+        failpoint::pass("file.sync")?;
         file.sync_data()
     };
     put(bytes).map_err(|error| match put(&old.bytes) {

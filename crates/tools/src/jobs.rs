@@ -184,11 +184,13 @@ impl Jobs {
 
     /// The next number whose file is not there yet.
     fn new_output(&self, command: &str) -> Result<(Job, PathBuf, File), StartError> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)
-            .map_err(|source| StartError::Output { path: self.folder.clone(), source })?;
+        // In a session's folder that is there: one that vanished is not made anew.
+        match fs::DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(StartError::Output { path: self.folder.clone(), source });
+            }
+            Ok(()) | Err(_) => {}
+        }
         loop {
             let number = {
                 let mut all = lock(&self.all);

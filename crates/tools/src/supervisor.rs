@@ -215,6 +215,7 @@ impl Supervisor {
         // If it is dropped here, the connection ends, and with it the command, which waits.
         intent(process).map_err(RunError::Intent)?;
         let mut running = begun.running;
+        mainstay_session::failpoint::pass("command.go")?;
         running.connection.send(&Order::Go).await.map_err(|error| RunError::lost(&error))?;
         Ok(running)
     }
@@ -236,6 +237,7 @@ impl Supervisor {
     }
 
     async fn begin(&self, run: Run<'_>) -> io::Result<Begun> {
+        mainstay_session::failpoint::pass("command.start")?;
         let idle = lock(&self.idle).take();
         if let Some(connection) = idle
             && let Ok(begun) = connection.begin(run).await
@@ -341,6 +343,7 @@ impl Supervisor {
         if let Some(layout) = layout {
             set_places(&mut command, layout.tmp.as_path());
         }
+        mainstay_session::failpoint::pass("supervisor.start")?;
         Ok((ours, command.spawn()?))
     }
 }

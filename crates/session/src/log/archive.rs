@@ -1,11 +1,11 @@
 //! Sessions that the user does not want to see: moved to the trash, and brought back. Nothing is ever deleted here.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
-use super::{OpenError, ReadError, private_dir, reading, session_dir, sessions_dir};
+use super::{OpenError, ReadError, private_dir, reading, rename, session_dir, sessions_dir, sync_folder};
 use crate::ids::SessionId;
 
 /// The folder in which sessions lie that were removed.
@@ -66,9 +66,13 @@ fn move_to(dir: &Path, folder: &Path, id: &SessionId) -> Result<PathBuf, TrashEr
     }
     let go = || -> io::Result<()> {
         private_dir(folder)?;
-        fs::rename(dir, &place)?;
-        File::open(folder)?.sync_all()?;
-        dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+        rename(dir, &place, "session.rename")?;
+        let sync = || -> io::Result<()> {
+            sync_folder(folder, "sessions.sync")?;
+            dir.parent().map_or(Ok(()), |parent| sync_folder(parent, "sessions.sync"))
+        };
+        // Whoever is told that it could not be moved finds it where it was.
+        sync().inspect_err(|_| drop(fs::rename(&place, dir)))
     };
     go().map_err(|source| TrashError::Move { dir: dir.to_owned(), source })?;
     Ok(place)

@@ -12,6 +12,7 @@ use super::rewind::border;
 use super::unfinished::Unfinished;
 use super::{ReadError, RewindError, private_dir, private_file, reading, segment_path, session_dir};
 use crate::entry::{Body, Entry, Parent, SessionHeader};
+use crate::failpoint;
 use crate::ids::{Seq, SessionId};
 use crate::line;
 
@@ -128,10 +129,12 @@ fn new_header(dir: &Path, segment: u32, id: &SessionId, seq: Seq) -> Result<Entr
 
 /// Puts the same bytes in another place: the same file where there can be links, a copy elsewhere.
 fn share(from: &Path, to: &Path, link: &impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    failpoint::pass("fork.link")?;
     if link(from, to).is_ok() {
         return Ok(());
     }
     let mut file = private_file(to)?;
+    failpoint::pass("fork.copy")?;
     io::copy(&mut fs::File::open(from)?, &mut file)?;
     file.sync_all()
 }
@@ -173,6 +176,7 @@ fn copy_cut(from: &Path, to: &Path, segment: u32, seq: Seq, header: &Entry) -> i
         is_cut = here.is_some_and(|here| here >= seq);
     })?;
     written?;
+    failpoint::pass("fork.sync")?;
     file.into_inner()?.sync_all()
 }
 

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::export::{EXPORT, Head, Piece, is_exported, next_line};
 use super::unfinished::Unfinished;
 use super::{ReadError, private_dir, private_file, reading, session_dir};
+use crate::failpoint;
 use crate::ids::SessionId;
 use crate::line;
 use crate::message::to_hex;
@@ -138,7 +139,8 @@ fn read_files(lines: &mut Lines<'_>, dir: &Path) -> Result<(), ImportError> {
             files += 1;
         } else {
             let bytes = content(piece).ok_or_else(|| lines.invalid("it holds nothing that can be read"))?;
-            file.file.write_all(&bytes).map_err(ImportError::Write)?;
+            let write = failpoint::write("import.write", &bytes, |_, part| file.file.write_all(part));
+            write.map_err(ImportError::Write)?;
             file.hash.update(&bytes);
             file.bytes += bytes.len() as u64;
             coming = Some(file);
@@ -177,5 +179,5 @@ fn finish(file: &Coming, end: &Piece, lines: &Lines<'_>) -> Result<(), ImportErr
     if end.bytes != Some(file.bytes) || end.sha256.as_deref() != Some(&hash) {
         return Err(lines.invalid(&format!("{} is not what it was", file.name)));
     }
-    file.file.sync_all().map_err(ImportError::Write)
+    failpoint::pass("import.sync").and_then(|()| file.file.sync_all()).map_err(ImportError::Write)
 }

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppendError, Log, private_dir, reading, write_private};
+use super::{AppendError, Log, private_subdir, reading, rename, sync_folder, write_private};
 use crate::entry::{Body, InboxMessage};
+use crate::failpoint;
 
 /// The longest text that is taken from a file, in bytes.
 pub const MESSAGE_BYTES: usize = 64 << 10;
@@ -69,15 +70,17 @@ pub fn leave_message(dir: &Path, text: &str, wake: bool, now: jiff::Timestamp) -
     let unfinished = path.with_extension("new");
     let message = Message { text: text.to_owned(), wake, ts: Some(now) };
     let write = || -> io::Result<()> {
-        private_dir(&inbox)?;
-        write_private(&unfinished, &serde_json::to_vec(&message)?, true)?;
-        fs::rename(&unfinished, &path)?;
-        File::open(&inbox)?.sync_all()?;
-        File::open(dir)?.sync_all()
+        private_subdir(&inbox)?;
+        write_private(&unfinished, &serde_json::to_vec(&message)?, true, "inbox.write")?;
+        rename(&unfinished, &path, "inbox.rename")?;
+        sync_folder(&inbox, "inbox.folder.sync")?;
+        sync_folder(dir, "folder.sync")
     };
     write().map_err(|source| {
-        // What is left of the attempt is of no use; that it cannot be removed either changes nothing.
+        // What is left of the attempt is of no use, and is not to be told: whoever is refused says it again. That it cannot
+        // be removed either changes nothing.
         let _ = fs::remove_file(&unfinished);
+        let _ = fs::remove_file(&path);
         LeaveError::Write { path: path.clone(), source }
     })
 }
@@ -128,7 +131,7 @@ impl Log {
         self.sync()?;
         for path in logged {
             // One that stays is known by its id, and tried again the next time.
-            let _ = fs::remove_file(path);
+            let _ = failpoint::pass("inbox.remove").and_then(|()| fs::remove_file(path));
         }
         Ok(taken)
     }

@@ -9,8 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{segment_path, write_private};
+use super::{segment_path, sync_folder, write_private};
 use crate::entry::{Body, Clock, Entry};
+use crate::failpoint;
 use crate::ids::Seq;
 use crate::line::{self, LineFault};
 use crate::state::SessionState;
@@ -459,15 +460,16 @@ fn set_aside(path: &Path, good_len: u64) -> io::Result<PathBuf> {
             Ok(bytes) if bytes == torn => break kept,
             Ok(_) => number += 1,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_private(&kept, &torn, true)?;
+                write_private(&kept, &torn, true, "torn.write")?;
                 break kept;
             }
             Err(error) => return Err(error),
         }
     };
     if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
+        sync_folder(folder, "folder.sync")?;
     }
+    failpoint::pass("torn.cut")?;
     file.set_len(good_len)?;
     file.sync_all()?;
     Ok(kept)

@@ -5,13 +5,16 @@
 //! beside the new one, byte for byte. Nothing that is lost comes back by this.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
 use super::reading::{Chain, Damage, DamageKind, ReadError, for_each_damage, for_each_line, read, segments};
-use super::{Durability, OpenError, Spill, replace_file, segment_path, waiting_messages, write_private};
+use super::{
+    Durability, OpenError, Spill, rename, replace_file, segment_path, sync_folder, waiting_messages,
+    write_private,
+};
 use crate::entry::{Body, Entry, FORMAT, Lane, Lost, PROJECTION, SessionHeader};
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
@@ -329,11 +332,12 @@ fn replace(path: &Path, before: &[u8], bytes: &[u8]) -> io::Result<PathBuf> {
         .find(|kept| kept.symlink_metadata().is_err())
         .ok_or_else(|| io::Error::other("no name is free"))?;
     let unfinished = path.with_extension("jsonl.new");
-    write_private(&kept, before, true)?;
-    write_private(&unfinished, bytes, true)?;
-    fs::rename(&unfinished, path)?;
+    write_private(&kept, before, true, "repair.keep")?;
+    write_private(&unfinished, bytes, true, "repair.write")?;
+    rename(&unfinished, path, "repair.rename")?;
     if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
+        // What could not be repaired is what it was.
+        sync_folder(folder, "folder.sync").inspect_err(|_| drop(fs::rename(&kept, path)))?;
     }
     Ok(kept)
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{AppendError, Durability, private_dir, private_file};
+use super::{AppendError, Durability, private_file, private_subdir, rename, sync_folder};
+use crate::failpoint;
 use crate::message::{ContentHash, to_hex};
 
 /// The store beside a session's log. A handle: clones write to the same folder, also at the same time.
@@ -58,7 +59,7 @@ impl Spill {
     /// If they cannot be written.
     pub fn store(&self, bytes: &[u8]) -> Result<ContentHash, SpillError> {
         let hash = ContentHash::of(bytes);
-        if self.holds(&hash, bytes.len() as u64) {
+        if self.has_on_disk(&hash, bytes.len() as u64)? {
             return Ok(hash);
         }
         let mut writer = self.create()?;
@@ -73,7 +74,7 @@ impl Spill {
     /// If no file can be made.
     pub fn create(&self) -> Result<SpillWriter, SpillError> {
         let path = self.folder.join(format!("{}.new", uuid::Uuid::new_v4().simple()));
-        let open = || private_dir(&self.folder).and_then(|()| private_file(&path));
+        let open = || private_subdir(&self.folder).and_then(|()| private_file(&path));
         match open() {
             Ok(file) => {
                 Ok(SpillWriter { spill: self.clone(), file, unfinished: path, hash: Sha256::new(), len: 0 })
@@ -95,8 +96,21 @@ impl Spill {
         Err(io::Error::new(io::ErrorKind::InvalidData, "what is kept is damaged"))
     }
 
-    fn holds(&self, hash: &ContentHash, len: u64) -> bool {
-        fs::metadata(self.path(hash)).is_ok_and(|found| found.is_file() && found.len() == len)
+    /// Whether a file of this hash is there, on the disk: whoever made it may have been killed before that was so.
+    fn has_on_disk(&self, hash: &ContentHash, len: u64) -> Result<bool, SpillError> {
+        let path = self.path(hash);
+        if !fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == len) {
+            return Ok(false);
+        }
+        if self.durability == Durability::Always {
+            let sync = || -> io::Result<()> {
+                failpoint::pass("spill.sync")?;
+                File::open(&path)?.sync_data()?;
+                sync_folder(&self.folder, "spill.folder.sync")
+            };
+            sync().map_err(|source| SpillError { path, source })?;
+        }
+        Ok(true)
     }
 }
 
@@ -117,7 +131,8 @@ impl SpillWriter {
     ///
     /// If they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), SpillError> {
-        self.file.write_all(bytes).map_err(|source| self.failed(source))?;
+        let write = failpoint::write("spill.write", bytes, |_, part| self.file.write_all(part));
+        write.map_err(|source| self.failed(source))?;
         self.hash.update(bytes);
         self.len += bytes.len() as u64;
         Ok(())
@@ -140,18 +155,24 @@ impl SpillWriter {
     /// If it cannot be made durable or be put in its place.
     pub fn finish(self) -> Result<ContentHash, SpillError> {
         let hash = ContentHash(to_hex(&self.hash.clone().finalize()));
-        if self.spill.holds(&hash, self.len) {
+        if self.spill.has_on_disk(&hash, self.len)? {
             return Ok(hash);
         }
+        let place = self.spill.path(&hash);
         let is_synced = self.spill.durability == Durability::Always;
         let put = || -> io::Result<()> {
             if is_synced {
+                failpoint::pass("spill.sync")?;
                 self.file.sync_data()?;
             }
-            fs::rename(&self.unfinished, self.spill.path(&hash))?;
-            if is_synced { File::open(&self.spill.folder)?.sync_all() } else { Ok(()) }
+            rename(&self.unfinished, &place, "spill.rename")?;
+            if is_synced { sync_folder(&self.spill.folder, "spill.folder.sync") } else { Ok(()) }
         };
-        put().map_err(|source| self.failed(source))?;
+        put().map_err(|source| {
+            // Whoever keeps the same bytes later must not take this for what is on the disk.
+            let _ = fs::remove_file(&place);
+            self.failed(source)
+        })?;
         Ok(hash)
     }
 

@@ -1,10 +1,10 @@
 //! A session's folder that is being made: beside its place, under a name that is no session's, and gone if it is dropped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{private_dir, sessions_dir};
+use super::{private_dir, rename, sessions_dir, sync_folder};
 
 /// The folder. Dropped before its end it is removed with all that it holds.
 #[derive(Debug)]
@@ -32,12 +32,13 @@ impl Unfinished {
         }
         let spill = self.dir.join("spill");
         if spill.is_dir() {
-            File::open(spill)?.sync_all()?;
+            sync_folder(&spill, "folder.sync")?;
         }
-        File::open(&self.dir)?.sync_all()?;
-        fs::rename(&self.dir, place)?;
+        sync_folder(&self.dir, "folder.sync")?;
+        rename(&self.dir, place, "session.rename")?;
         if let Some(parent) = place.parent() {
-            File::open(parent)?.sync_all()?;
+            // Left where it is it would be there although whoever asked for it was told that it is not.
+            sync_folder(parent, "sessions.sync").inspect_err(|_| drop(fs::rename(place, &self.dir)))?;
         }
         Ok(place.to_owned())
     }
