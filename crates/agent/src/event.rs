@@ -14,6 +14,13 @@ use crate::permission::Denial;
 pub enum Event {
     /// A turn began.
     TurnStarted,
+    /// What the user said is in the log, and before the model with the next request.
+    Prompt {
+        /// The text as it is sent.
+        text: String,
+        /// Whether it was said while a turn was running.
+        steering: bool,
+    },
     /// A piece of the answer's text, for display only.
     TextDelta(String),
     /// A piece of the answer's reasoning, for display only.
