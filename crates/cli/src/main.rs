@@ -27,6 +27,7 @@ mod fork;
 mod transfer;
 mod doctor;
 mod demo;
+mod tui;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<ExitCode, CliError> {
     let surroundings = Surroundings::of_process()?;
     match command {
+        Command::Interface(arguments) => tui::begin(&surroundings, arguments),
+        Command::Resume(arguments) => tui::resume(&surroundings, arguments),
         Command::Exec(arguments) => exec::exec(&surroundings, arguments),
         Command::Demo => demo::demo(&surroundings.data_home()?),
         Command::Sessions(arguments) => {

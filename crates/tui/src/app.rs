@@ -78,8 +78,13 @@ pub(crate) enum Told {
     Ask(ApprovalRequest),
     /// The question is withdrawn.
     Withdrawn,
-    /// Work ended, and these jobs are running.
-    Idle(Vec<Job>),
+    /// Nothing is done any more.
+    Idle {
+        /// The jobs that are running.
+        jobs: Vec<Job>,
+        /// How many orders were carried out.
+        done: u64,
+    },
     /// Something to show.
     Say(Part, Vec<Piece>),
     /// Sessions to choose from.
@@ -289,7 +294,9 @@ pub(crate) struct App {
     has_partial: bool,
     warned: Vec<String>,
     /// What was to survive a crash when that was asked last.
-    saved: (Editor, Vec<usize>),
+    saved: (String, Vec<usize>),
+    /// How many orders were given.
+    ordered: u64,
 }
 
 impl App {
@@ -330,7 +337,9 @@ impl App {
 
     /// Whether what must survive a crash has changed since this was asked.
     pub(crate) fn take_is_changed(&mut self) -> bool {
-        let now = (self.editor.clone(), self.unlogged.iter().chain(&self.queue).map(String::len).collect());
+        let waiting = self.unlogged.iter().chain(&self.queue).map(String::len).collect();
+        // Placeholders are numbered, so the text that is seen tells pastes apart too.
+        let now = (self.editor.shown().to_owned(), waiting);
         let is_changed = self.saved != now;
         self.saved = now;
         is_changed
@@ -410,8 +419,12 @@ impl App {
     /// Puts messages back before what is being written.
     pub(crate) fn give_back(&mut self, texts: &[String]) {
         let being_written = self.editor.take();
-        let all: Vec<&str> =
-            texts.iter().map(String::as_str).chain([being_written.as_str()]).filter(|text| !text.is_empty()).collect();
+        let all: Vec<&str> = texts
+            .iter()
+            .map(String::as_str)
+            .chain([being_written.as_str()])
+            .filter(|text| !text.is_empty())
+            .collect();
         self.editor.paste(&all.join("\n"));
         self.completion = None;
     }
@@ -447,7 +460,7 @@ impl App {
         }
         self.begin(Phase::Working);
         self.unlogged = Some(text.clone());
-        effects.push(Effect::Do(Order::Prompt(text)));
+        self.order(Order::Prompt(text), effects);
     }
 
     fn remember(&mut self, text: &str, effects: &mut Vec<Effect>) {
@@ -490,6 +503,11 @@ impl App {
             Order::Compact(_) => "summarising",
             _ => "a moment",
         }));
+        self.order(order, effects);
+    }
+
+    fn order(&mut self, order: Order, effects: &mut Vec<Effect>) {
+        self.ordered += 1;
         effects.push(Effect::Do(order));
     }
 
@@ -519,7 +537,9 @@ impl App {
     fn how_to_notify(&self) -> Vec<Row> {
         vec![transcript::note(&match &self.session.id {
             Some(id) => format!("from any other process: mainstay notify {id} \"TEXT\"; here: /notify TEXT"),
-            None => "the session begins with your first message; then other processes can notify it".to_owned(),
+            None => {
+                "the session begins with your first message; then other processes can notify it".to_owned()
+            }
         })]
     }
 }

@@ -123,7 +123,10 @@ pub(crate) fn help() -> Vec<Row> {
     rows.extend(COMMANDS.iter().map(|(name, arguments, what)| line(format!("/{name} {arguments}"), what)));
     rows.push(Row::new("Keys", BOLD));
     rows.extend(KEYS.iter().map(|(keys, what)| line((*keys).to_owned(), what)));
-    rows.push(Row::new("The conversation is in your terminal's own scrollback: scroll, search and copy there.", DIM));
+    rows.push(Row::new(
+        "The conversation is in your terminal's own scrollback: scroll, search and copy there.",
+        DIM,
+    ));
     rows
 }
 

@@ -119,7 +119,8 @@ impl Editor {
             return;
         }
         self.pasted += 1;
-        let size = if lines > 1 { format!("{lines} lines") } else { format!("{} characters", text.chars().count()) };
+        let size =
+            if lines > 1 { format!("{lines} lines") } else { format!("{} characters", text.chars().count()) };
         let label = format!("[paste {}: {size}]", self.pasted);
         self.insert(&label);
         self.pastes.push(Paste { label, text });
@@ -251,9 +252,9 @@ impl Editor {
             },
             Step::Word => {
                 let words = before.trim_end();
-                let start = words.rfind(char::is_whitespace).map_or(0, |at| {
-                    at + words[at..].chars().next().map_or(0, char::len_utf8)
-                });
+                let start = words
+                    .rfind(char::is_whitespace)
+                    .map_or(0, |at| at + words[at..].chars().next().map_or(0, char::len_utf8));
                 self.out_of_paste(start, false)
             }
             Step::Line => self.line_start(self.cursor),

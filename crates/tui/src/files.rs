@@ -60,7 +60,8 @@ fn score(name: &str, typed: &[char]) -> Option<i64> {
     for (at, c) in name.char_indices() {
         let Some(next) = wanted.peek() else { break };
         if c.to_lowercase().eq(std::iter::once(**next)) {
-            let begins = matches!(before, '/' | '_' | '-' | '.' | ' ') || before.is_lowercase() && c.is_uppercase();
+            let begins =
+                matches!(before, '/' | '_' | '-' | '.' | ' ') || before.is_lowercase() && c.is_uppercase();
             run += 1;
             score += 1 + run * 2 + if begins { 6 } else { 0 } + if at >= file_name { 4 } else { 0 };
             wanted.next();

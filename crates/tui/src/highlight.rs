@@ -81,9 +81,9 @@ fn coloured(code: &Code, syntaxes: &SyntaxSet, theme: &Theme) -> Vec<Row> {
     for line in code.text.lines() {
         let with_end = format!("{line}\n");
         let Ok(parts) = lines.highlight_line(&with_end, syntaxes) else { return plain_code(&code.text) };
-        let spans = parts.into_iter().map(|(style, part)| {
-            Span::styled(plain_line(part.trim_end_matches('\n')), style_of(style))
-        });
+        let spans = parts
+            .into_iter()
+            .map(|(style, part)| Span::styled(plain_line(part.trim_end_matches('\n')), style_of(style)));
         rows.push(code_row(spans.filter(|span| !span.content.is_empty()).collect()));
     }
     rows

@@ -59,7 +59,9 @@ pub(crate) fn render(text: &str) -> Vec<Piece> {
 pub(crate) fn uncoloured(piece: &Piece) -> Vec<Row> {
     match piece {
         Piece::Rows(rows) => rows.clone(),
-        Piece::Code { code, .. } => plain(code).map(|line| code_row(vec![Span::styled(line, CODE)])).collect(),
+        Piece::Code { code, .. } => {
+            plain(code).map(|line| code_row(vec![Span::styled(line, CODE)])).collect()
+        }
     }
 }
 
@@ -107,7 +109,9 @@ impl Renderer {
             Event::Text(text) => self.text(&text),
             Event::Code(code) => self.push(&plain_line(&code), CODE),
             Event::Html(html) | Event::InlineHtml(html) => self.text(&html),
-            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(&text),
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.text(&text)
+            }
             Event::SoftBreak => self.push(" ", PLAIN),
             Event::HardBreak => self.end_row(),
             Event::Rule => {
@@ -125,7 +129,8 @@ impl Renderer {
             Tag::Paragraph | Tag::HtmlBlock => self.gap(),
             Tag::Heading { level, .. } => {
                 self.gap();
-                let underline = if level == HeadingLevel::H1 { Modifier::UNDERLINED } else { Modifier::empty() };
+                let underline =
+                    if level == HeadingLevel::H1 { Modifier::UNDERLINED } else { Modifier::empty() };
                 self.styles.push(BOLD.add_modifier(underline));
             }
             Tag::BlockQuote(_) => {
@@ -311,7 +316,9 @@ impl Renderer {
         let Some(table) = self.table.take() else { return };
         let columns = table.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
-            .map(|column| table.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0))
+            .map(|column| {
+                table.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
+            })
             .collect();
         for (place, row) in table.rows.iter().enumerate() {
             let cells: Vec<String> = (0..columns)
@@ -370,7 +377,9 @@ mod tests {
         for cut in (0..TEXT.len()).filter(|cut| TEXT.is_char_boundary(*cut)) {
             let done = finished(&TEXT[..cut]);
             let both = format!("{}\n{}", shown(&TEXT[..done], 30), shown(&TEXT[done..], 30));
-            let lines = |text: &str| text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect::<Vec<_>>();
+            let lines = |text: &str| {
+                text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect::<Vec<_>>()
+            };
             assert_eq!(lines(&both), lines(&shown(TEXT, 30)), "cut at {cut}");
         }
     }

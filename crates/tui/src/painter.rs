@@ -60,7 +60,9 @@ impl<W: Write> Painter<W> {
                 self.shown = Some(shown);
                 return Ok(());
             }
-            Some(shown) if shown.buffer.area == view.buffer.area => self.changes(&shown.buffer, &view, &mut bytes),
+            Some(shown) if shown.buffer.area == view.buffer.area => {
+                self.changes(&shown.buffer, &view, &mut bytes)
+            }
             Some(_) | None => {
                 self.to_top(&mut bytes);
                 self.whole(&view, &mut bytes);

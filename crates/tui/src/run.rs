@@ -4,7 +4,7 @@
 //! times a second.
 
 use std::io::{self, Stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
@@ -17,14 +17,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Effect, Msg, Opened, PickKind};
+use crate::app::{App, Effect, Msg, Opened};
 use crate::files;
 use crate::highlight::{Code, Highlighter};
 use crate::painter::Painter;
 use crate::store::{Draft, Store};
 use crate::terminal::Terminal;
 use crate::text::Row;
-use crate::transcript;
 use crate::view::view;
 use crate::worker::{Host, Job, Outbox, Shared, Worker};
 
@@ -112,12 +111,19 @@ impl Runtime {
         let terminal = Terminal::take()?;
         let (sender, msgs) = unbounded_channel();
         let (orders, receiver) = unbounded_channel();
-        let shared =
-            Shared { msgs: sender.clone(), outbox: Outbox::default(), cancel: Arc::default(), question: Arc::default() };
+        let shared = Shared {
+            msgs: sender.clone(),
+            outbox: Outbox::default(),
+            cancel: Arc::default(),
+            question: Arc::default(),
+        };
         let store = Store::new(&options.data_home, format!("{}-{}", std::process::id(), nanoseconds()));
         let size = crossterm::terminal::size().unwrap_or((80, 24));
-        let opened =
-            Opened { model: options.model.clone(), workspace: options.workspace.clone(), ..Opened::default() };
+        let opened = Opened {
+            model: options.model.clone(),
+            workspace: options.workspace.clone(),
+            ..Opened::default()
+        };
         let now = Instant::now();
         let mut runtime = Runtime {
             app: App::new(size, opened, Vec::new()),
@@ -259,7 +265,11 @@ impl Runtime {
         self.drawn = Instant::now();
         let view = view(&self.app);
         let rows = std::mem::take(&mut self.unprinted);
-        if rows.is_empty() { self.painter.draw(view)? } else { self.painter.print(&rows, view)? }
+        if rows.is_empty() {
+            self.painter.draw(view)?
+        } else {
+            self.painter.print(&rows, view)?
+        }
         self.painter.title(&self.title())
     }
 
@@ -406,7 +416,8 @@ fn edited(editor: &str, text: &str) -> Result<String, String> {
         .suffix(".md")
         .tempfile()
         .map_err(|error| format!("no file for the editor could be made: {error}"))?;
-    std::fs::write(file.path(), text).map_err(|error| format!("the text could not be handed over: {error}"))?;
+    std::fs::write(file.path(), text)
+        .map_err(|error| format!("the text could not be handed over: {error}"))?;
     let ended = Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "sh"])
         .arg(file.path())

@@ -55,7 +55,8 @@ impl Store {
     /// Earlier messages, the last one last.
     pub(crate) fn earlier(&self) -> Vec<String> {
         let text = fs::read_to_string(self.earlier_path()).unwrap_or_default();
-        let mut all: Vec<String> = text.lines().rev().take(EARLIER).filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let mut all: Vec<String> =
+            text.lines().rev().take(EARLIER).filter_map(|line| serde_json::from_str(line).ok()).collect();
         all.reverse();
         all
     }
@@ -69,7 +70,8 @@ impl Store {
         if file.metadata()?.len() > EARLIER_BYTES {
             let all = fs::read_to_string(&path)?;
             let half = all.len() / 2;
-            let from = all.as_bytes()[half..].iter().position(|byte| *byte == b'\n').map_or(0, |at| half + at + 1);
+            let from =
+                all.as_bytes()[half..].iter().position(|byte| *byte == b'\n').map_or(0, |at| half + at + 1);
             write_private(&path, &all.as_bytes()[from..])?;
         }
         Ok(())

@@ -13,16 +13,16 @@ const TAB: usize = 4;
 
 /// A logical line of the conversation, before it is broken to a width.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// What it says.
-    pub line: Line<'static>,
+    pub(crate) line: Line<'static>,
     /// How it is broken.
-    pub wrap: Wrap,
+    pub(crate) wrap: Wrap,
 }
 
 /// How a line that is wider than the terminal is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrap {
+pub(crate) enum Wrap {
     /// Between words; what follows is indented by so many columns.
     Words(usize),
     /// By the terminal, so that what is copied from it has no break.
@@ -37,27 +37,27 @@ impl Default for Wrap {
 
 impl Row {
     /// A line in one style.
-    pub fn new(text: &str, style: Style) -> Self {
+    pub(crate) fn new(text: &str, style: Style) -> Self {
         Row { line: Line::from(Span::styled(plain_line(text), style)), wrap: Wrap::default() }
     }
 
     /// A line of several parts. Their texts must be plain already.
-    pub fn of(spans: Vec<Span<'static>>) -> Self {
+    pub(crate) fn of(spans: Vec<Span<'static>>) -> Self {
         Row { line: Line::from(spans), wrap: Wrap::default() }
     }
 
     /// The same, with what follows a break indented.
-    pub fn indented(self, columns: usize) -> Self {
+    pub(crate) fn indented(self, columns: usize) -> Self {
         Row { wrap: Wrap::Words(columns), ..self }
     }
 
     /// The same, broken by the terminal.
-    pub fn verbatim(self) -> Self {
+    pub(crate) fn verbatim(self) -> Self {
         Row { wrap: Wrap::Terminal, ..self }
     }
 
     /// The rows of the screen that it takes, each at most `width` columns wide.
-    pub fn wrapped(&self, width: usize) -> Vec<Line<'static>> {
+    pub(crate) fn wrapped(&self, width: usize) -> Vec<Line<'static>> {
         match self.wrap {
             Wrap::Words(indent) => wrap(&self.line, width, indent),
             Wrap::Terminal => break_anywhere(&self.line, width),
@@ -216,7 +216,8 @@ mod tests {
 
     #[test]
     fn lines_break_between_words_and_between_wide_characters() {
-        let broken = |text: &str, width, indent| texts(&Row::new(text, Style::new()).indented(indent).wrapped(width));
+        let broken =
+            |text: &str, width, indent| texts(&Row::new(text, Style::new()).indented(indent).wrapped(width));
         assert_eq!(broken("one two three", 7, 0), ["one two", "three"]);
         assert_eq!(broken("one two three", 8, 2), ["one two", "  three"]);
         assert_eq!(broken("abcdefghij", 4, 0), ["abcd", "efgh", "ij"]);
@@ -224,7 +225,10 @@ mod tests {
         assert_eq!(broken("e\u{301}e\u{301}e\u{301}", 2, 0), ["e\u{301}e\u{301}", "e\u{301}"]);
         assert_eq!(broken("", 5, 0), [""]);
         assert_eq!(broken("  x", 5, 0), ["  x"]);
-        assert_eq!(texts(&Row::new("let a = 1;", Style::new()).verbatim().wrapped(4)), ["let ", "a = ", "1;"]);
+        assert_eq!(
+            texts(&Row::new("let a = 1;", Style::new()).verbatim().wrapped(4)),
+            ["let ", "a = ", "1;"]
+        );
     }
 
     #[test]

@@ -124,7 +124,9 @@ pub(crate) fn call(call: &ToolCall, result: &ToolResult) -> Vec<Row> {
         ("edit" | "write", Outcome::Ok) => rows.extend(diff(content, DIFF_LINES)),
         ("bash", _) => rows.extend(tail(content, OUTPUT_LINES)),
         (_, Outcome::Ok) => {}
-        (_, Outcome::Error | Outcome::Denied | Outcome::Interrupted) => rows.extend(tail(content, OUTPUT_LINES)),
+        (_, Outcome::Error | Outcome::Denied | Outcome::Interrupted) => {
+            rows.extend(tail(content, OUTPUT_LINES))
+        }
     }
     rows
 }
@@ -258,7 +260,9 @@ fn notice_words(about: &NoticeKind) -> &'static str {
 /// A text of the runtime, whole.
 pub(crate) fn notice_detail(text: &str) -> Vec<Row> {
     let head = Row::new("▾ what the runtime told the model", BOLD);
-    std::iter::once(head).chain(plain(text).map(|line| Row::new(&format!("  {line}"), DIM).verbatim())).collect()
+    std::iter::once(head)
+        .chain(plain(text).map(|line| Row::new(&format!("  {line}"), DIM).verbatim()))
+        .collect()
 }
 
 /// What a compaction brought.
@@ -314,15 +318,22 @@ pub(crate) fn conversation(history: &[Item], most: Option<usize>) -> Vec<(Part, 
     let mut parts = Vec::new();
     let skipped = most.map_or(0, |most| history.len().saturating_sub(most));
     if skipped > 0 {
-        parts.push((Part::Note, vec![Piece::Rows(vec![note("… earlier parts are left out; /history shows them")])]));
+        parts.push((
+            Part::Note,
+            vec![Piece::Rows(vec![note("… earlier parts are left out; /history shows them")])],
+        ));
     }
     for item in &history[skipped..] {
         match item {
             Item::Prompt { text, .. } => parts.push((Part::Prompt, vec![Piece::Rows(prompt(text))])),
             Item::Notice { text } => {
-                let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'));
+                let first =
+                    text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'));
                 let words = shortened(first.unwrap_or("a notice"), CALL_COLUMNS);
-                parts.push((Part::Note, vec![Piece::Rows(vec![note(&format!("◦ told to the model: {words}"))])]));
+                parts.push((
+                    Part::Note,
+                    vec![Piece::Rows(vec![note(&format!("◦ told to the model: {words}"))])],
+                ));
             }
             Item::Step(step) => parts.extend(step_parts(step)),
             Item::Orphan(result) => {

@@ -73,7 +73,12 @@ pub(crate) fn view(app: &App) -> View {
     drawn(rows, cursor, columns, screen)
 }
 
-fn drawn(mut rows: Vec<Line<'static>>, cursor: Option<(usize, usize)>, columns: usize, screen: usize) -> View {
+fn drawn(
+    mut rows: Vec<Line<'static>>,
+    cursor: Option<(usize, usize)>,
+    columns: usize,
+    screen: usize,
+) -> View {
     let over = rows.len().saturating_sub(screen);
     rows.drain(..over);
     let to_u16 = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
@@ -81,9 +86,8 @@ fn drawn(mut rows: Vec<Line<'static>>, cursor: Option<(usize, usize)>, columns: 
     for (y, line) in (0u16..).zip(&rows) {
         buffer.set_line(0, y, line, to_u16(columns));
     }
-    let cursor = cursor.and_then(|(column, row)| {
-        Some((to_u16(column.min(columns - 1)), to_u16(row.checked_sub(over)?)))
-    });
+    let cursor = cursor
+        .and_then(|(column, row)| Some((to_u16(column.min(columns - 1)), to_u16(row.checked_sub(over)?))));
     View { buffer, cursor }
 }
 
@@ -192,7 +196,8 @@ fn plan(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
         (0, below) => format!(" · {below} below"),
         (above, below) => format!(" · {above} above, {below} below"),
     };
-    let head = vec![Span::styled(format!("Plan {count}"), BOLD), Span::styled(format!("{marks}{hidden}"), DIM)];
+    let head =
+        vec![Span::styled(format!("Plan {count}"), BOLD), Span::styled(format!("{marks}{hidden}"), DIM)];
     let mut rows = vec![Line::from(head)];
     rows.extend(items[first..first + room].iter().map(|item| plan_row(item, columns)));
     rows
@@ -306,7 +311,11 @@ fn status_parts(app: &App, columns: usize) -> Vec<String> {
         parts.push(format!("{percent}% of {}", tokens(session.window)));
     }
     let sandbox = if session.is_sandboxed { "sandbox" } else { "no sandbox" };
-    parts.push(if session.approve.is_empty() { sandbox.to_owned() } else { format!("{sandbox}, {}", session.approve) });
+    parts.push(if session.approve.is_empty() {
+        sandbox.to_owned()
+    } else {
+        format!("{sandbox}, {}", session.approve)
+    });
     match app.jobs.len() {
         0 => {}
         1 => parts.push("1 job".to_owned()),

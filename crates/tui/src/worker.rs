@@ -179,11 +179,13 @@ pub(crate) struct Worker {
     setup: Option<Setup>,
     agent: Option<Agent>,
     notifier: Arc<Mutex<Option<Notifier>>>,
+    /// How many orders were carried out.
+    done: u64,
 }
 
 impl Worker {
     pub(crate) fn new(host: Arc<dyn Host>, shared: Shared, orders: UnboundedReceiver<Job>) -> Self {
-        Worker { host, shared, orders, setup: None, agent: None, notifier: Arc::default() }
+        Worker { host, shared, orders, setup: None, agent: None, notifier: Arc::default(), done: 0 }
     }
 
     /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
@@ -205,6 +207,11 @@ impl Worker {
                 }
             };
             self.carry_out(job).await;
+            self.done += 1;
+            match self.agent {
+                Some(_) => hand_over(&self.notifier, &self.shared),
+                None => self.give_back(),
+            }
             self.idle();
         }
     }
@@ -362,10 +369,16 @@ impl Worker {
         let mut rows: Vec<Row> =
             resumed.damage.iter().map(|damage| transcript::warning(&damage.to_string())).collect();
         if resumed.was_interrupted {
-            rows.push(transcript::warning("the session was interrupted; it goes on from its last complete entry"));
+            rows.push(transcript::warning(
+                "the session was interrupted; it goes on from its last complete entry",
+            ));
         }
         for job in &resumed.ended_jobs {
-            rows.push(transcript::note(&format!("{} ran then, and ended with it: {}", job.id(), job.command)));
+            rows.push(transcript::note(&format!(
+                "{} ran then, and ended with it: {}",
+                job.id(),
+                job.command
+            )));
         }
         for (open, result) in &resumed.closed {
             let what = if open.has_ended { "its result is lost" } else { "it was in flight" };
@@ -477,9 +490,14 @@ impl Worker {
 
     fn say_permissions(&self) {
         let Some(setup) = &self.setup else { return };
-        let sandbox = if setup.sandbox_is_enforced { "commands run in a sandbox" } else { "commands run without a sandbox" };
+        let sandbox = if setup.sandbox_is_enforced {
+            "commands run in a sandbox"
+        } else {
+            "commands run without a sandbox"
+        };
         let mut rows = vec![transcript::note(&format!("approve = {}; {sandbox}", setup.approve.as_str()))];
-        let grants = self.agent.as_ref().map(|agent| agent.read(|state| state.grants.clone())).unwrap_or_default();
+        let grants =
+            self.agent.as_ref().map(|agent| agent.read(|state| state.grants.clone())).unwrap_or_default();
         let lasting: Vec<&Grant> = grants.iter().filter(|grant| grant.scope != "once").collect();
         if lasting.is_empty() {
             rows.push(transcript::note("you gave no lasting permission in this session"));
@@ -507,8 +525,11 @@ impl Worker {
                 hand_over(&notifier, &shared);
             }
         };
-        let approver =
-            Asker { shared: self.shared.clone(), host: self.host.clone(), workspace: setup.workspace.clone() };
+        let approver = Asker {
+            shared: self.shared.clone(),
+            host: self.host.clone(),
+            workspace: setup.workspace.clone(),
+        };
         Setup { on_event: Arc::new(on_event), approver: Some(Arc::new(approver)), ..setup }
     }
 
@@ -524,7 +545,8 @@ impl Worker {
             ..Opened::default()
         };
         if let Some(agent) = &self.agent {
-            opened.id = agent.session_id().map(|id| id.as_str()[id.as_str().len().saturating_sub(8)..].to_owned());
+            opened.id =
+                agent.session_id().map(|id| id.as_str()[id.as_str().len().saturating_sub(8)..].to_owned());
             agent.read(|state| {
                 opened.plan = state.plan.clone();
                 opened.totals = state.totals;
@@ -536,7 +558,7 @@ impl Worker {
 
     fn idle(&self) {
         let jobs = self.agent.as_ref().map(Agent::running_jobs).unwrap_or_default();
-        self.shared.tell(Told::Idle(jobs));
+        self.shared.tell(Told::Idle { jobs, done: self.done });
     }
 
     fn notes(&self, notes: &[String]) {

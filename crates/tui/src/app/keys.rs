@@ -106,10 +106,10 @@ impl App {
     fn chosen(&mut self, choosing: Choosing, effects: &mut Vec<Effect>) {
         self.begin(Phase::Other("a moment"));
         match choosing {
-            Choosing::Session(dir) => effects.push(Effect::Do(Order::Resume(dir))),
+            Choosing::Session(dir) => self.order(Order::Resume(dir), effects),
             Choosing::Turn(turn, text) => {
                 self.give_back(&[text]);
-                effects.push(Effect::Do(Order::Rewind(turn)));
+                self.order(Order::Rewind(turn), effects);
             }
         }
     }
@@ -146,7 +146,10 @@ impl App {
                 }
                 return;
             }
-            KeyCode::Tab => return drop(self.accept(effects, false)),
+            KeyCode::Tab => {
+                self.accept(effects, false);
+                return;
+            }
             KeyCode::Up => return self.up(effects),
             KeyCode::Down => return self.down(),
             KeyCode::Left => editor.left(step),
@@ -255,7 +258,10 @@ impl App {
             && before.len() == word.len()
             && !typed.contains('/')
         {
-            let names = COMMANDS.iter().map(|(name, ..)| *name).filter(|name| typed.is_empty() || name.starts_with(typed));
+            let names = COMMANDS
+                .iter()
+                .map(|(name, ..)| *name)
+                .filter(|name| typed.is_empty() || name.starts_with(typed));
             let what = |name: &str| COMMANDS.iter().find(|known| known.0 == name).map_or("", |known| known.2);
             names.map(|name| (format!("/{name}"), what(name))).collect()
         } else if let Some(typed) = word.strip_prefix('@') {

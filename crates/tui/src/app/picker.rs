@@ -43,8 +43,13 @@ pub(crate) struct Picker {
 
 impl Picker {
     /// Sessions that their users spoke to, those of `workspace` first, the newest first.
-    pub(crate) fn of_sessions(all: &[SessionSummary], workspace: &Path, now: Option<jiff::Timestamp>) -> Self {
-        let is_here = |session: &&SessionSummary| session.cwd.as_ref().is_some_and(|cwd| cwd.as_path() == workspace);
+    pub(crate) fn of_sessions(
+        all: &[SessionSummary],
+        workspace: &Path,
+        now: Option<jiff::Timestamp>,
+    ) -> Self {
+        let is_here =
+            |session: &&SessionSummary| session.cwd.as_ref().is_some_and(|cwd| cwd.as_path() == workspace);
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             all.iter().filter(|session| session.has_prompt && !session.is_child).partition(is_here);
         let row = |session: &SessionSummary, is_here: bool| {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use mainstay_agent::session::entry::Answer;
+use mainstay_agent::session::entry::{Answer, Job, StopReason};
 use mainstay_agent::session::message::{Ended, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::PlanItemStatus;
-use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::{Event, TurnReport};
 
 use super::{App, Approving, Commit, DETAILS, Effect, LONG_TURN, Opened, Overlay, Phase, Picker, Told, Work};
@@ -29,20 +28,14 @@ impl App {
                     self.overlay = None;
                 }
             }
-            Told::Idle(jobs) => {
-                self.jobs = jobs;
-                self.work = None;
-                // The next completion looks at what there is now.
-                self.files = None;
-                effects.push(Effect::LookAtBranch);
-                if let Some(text) = self.unlogged.take() {
-                    self.give_back(&[text]);
-                }
-            }
+            Told::Idle { jobs, done } => self.idle(jobs, done, effects),
             Told::Say(part, pieces) => pieces.into_iter().for_each(|piece| self.piece(part, piece, effects)),
             Told::Sessions(sessions) => {
                 self.work = None;
-                self.offer(Picker::of_sessions(&sessions, &self.session.workspace, self.today), "there is no session yet");
+                self.offer(
+                    Picker::of_sessions(&sessions, &self.session.workspace, self.today),
+                    "there is no session yet",
+                );
             }
             Told::Turns(turns) => {
                 self.work = None;
@@ -56,6 +49,20 @@ impl App {
                 }
                 self.give_back(&texts);
             }
+        }
+    }
+
+    fn idle(&mut self, jobs: Vec<Job>, done: u64, effects: &mut Vec<Effect>) {
+        self.jobs = jobs;
+        // The next completion looks at what there is now.
+        self.files = None;
+        effects.push(Effect::LookAtBranch);
+        if done < self.ordered {
+            return;
+        }
+        self.work = None;
+        if let Some(text) = self.unlogged.take() {
+            self.give_back(&[text]);
         }
     }
 
@@ -120,7 +127,10 @@ impl App {
             }
             Event::Warning(words) => self.note(transcript::warning(&words)),
             Event::Denied(denial) => {
-                self.note(transcript::warning(&format!("denied: {} {}: {}", denial.tool, denial.about, denial.why)));
+                self.note(transcript::warning(&format!(
+                    "denied: {} {}: {}",
+                    denial.tool, denial.about, denial.why
+                )));
             }
             Event::TurnCompleted(report) => self.ended(&report, effects),
             _ => {}
@@ -130,7 +140,8 @@ impl App {
     fn prompted(&mut self, text: &str, steering: bool) {
         if steering {
             // One that is too long for the model was shortened; it is the oldest then.
-            let at = self.queue.iter().position(|queued| queued == text).or((!self.queue.is_empty()).then_some(0));
+            let at =
+                self.queue.iter().position(|queued| queued == text).or((!self.queue.is_empty()).then_some(0));
             at.map(|at| self.queue.remove(at));
         } else {
             self.unlogged = None;

@@ -39,8 +39,9 @@ pub(super) fn approval(approving: &Approving, columns: usize, most: usize) -> Se
 /// What would run or change, why it is asked, and the difference, as far as it was scrolled.
 fn subject(approving: &Approving, columns: usize, most: usize) -> Vec<Line<'static>> {
     let request = &approving.request;
-    let about: Vec<Row> =
-        plain(&request.about).map(|line| Row::of(vec![Span::styled(format!("  {line}"), PLAIN)]).indented(4)).collect();
+    let about: Vec<Row> = plain(&request.about)
+        .map(|line| Row::of(vec![Span::styled(format!("  {line}"), PLAIN)]).indented(4))
+        .collect();
     let why = Row::new(&format!("  asked because {}", request.why), DIM).indented(2);
     let diff = request.diff.as_deref().unwrap_or_default();
     let diff = plain(diff).map(|line| {
@@ -64,7 +65,8 @@ fn subject(approving: &Approving, columns: usize, most: usize) -> Vec<Line<'stat
 }
 
 fn answers(approving: &Approving, columns: usize) -> Vec<Line<'static>> {
-    let patterns: Vec<String> = approving.request.patterns.iter().map(|pattern| plain_line(pattern)).collect();
+    let patterns: Vec<String> =
+        approving.request.patterns.iter().map(|pattern| plain_line(pattern)).collect();
     let patterns = patterns.join(", ");
     let row = |(place, choice): (usize, &Choice)| {
         let (key, words) = choice.words();
@@ -77,7 +79,10 @@ fn answers(approving: &Approving, columns: usize) -> Vec<Line<'static>> {
         };
         let head = format!("{sign} {key}  {words}");
         let room = columns.saturating_sub(width(&head));
-        Line::from(vec![Span::styled(shortened(&head, columns), style), Span::styled(shortened(&about, room), DIM)])
+        Line::from(vec![
+            Span::styled(shortened(&head, columns), style),
+            Span::styled(shortened(&about, room), DIM),
+        ])
     };
     approving.choices().iter().enumerate().map(row).collect()
 }
@@ -123,7 +128,8 @@ pub(super) fn picker(picker: &Picker, columns: usize, most: usize) -> Section {
         rows.push(Line::styled("  nothing fits", DIM));
     }
     if most >= 3 {
-        let words = format!("{} of {} · Enter takes it, Esc leaves, typing narrows", picker.chosen + 1, shown.len());
+        let words =
+            format!("{} of {} · Enter takes it, Esc leaves, typing narrows", picker.chosen + 1, shown.len());
         rows.push(Line::styled(shortened(&words, columns), DIM));
     }
     Section { rows, cursor }
