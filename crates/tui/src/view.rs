@@ -44,7 +44,9 @@ pub(crate) fn view(app: &App) -> View {
     let (columns, screen) = (usize::from(app.size.0.max(4)), usize::from(app.size.1.max(2)));
     let status = if screen >= 4 { vec![status(app, columns)] } else { Vec::new() };
     let mut left = screen - status.len();
-    let plan = plan(app, columns, (screen / 3).min(left - 1));
+    // A question needs the room more.
+    let most = if app.asks() && screen < 20 { 1 } else { screen / 3 };
+    let plan = plan(app, columns, most.min(left - 1));
     left -= plan.len();
     let bottom = match &app.overlay {
         Some(Overlay::Approval(approving)) => overlay::approval(approving, columns, left),
@@ -179,7 +181,7 @@ fn plan(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
         .unwrap_or(0);
     let mut marks = String::new();
     if view.carried {
-        marks.push_str(" · carried over");
+        marks.push_str(" · carried");
     }
     if app.is_interrupted {
         marks.push_str(" · interrupted");
@@ -189,7 +191,9 @@ fn plan(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
         return short_plan(items, active, &count, &marks, columns, most);
     }
     let room = (most - 1).min(items.len());
-    let first = active.saturating_sub(1).min(items.len() - room);
+    // What is next matters more than what was last.
+    let before = if room < 4 { 0 } else { 1 };
+    let first = active.saturating_sub(before).min(items.len() - room);
     let hidden = match (first, items.len() - first - room) {
         (0, 0) => String::new(),
         (above, 0) => format!(" · {above} above"),
@@ -311,11 +315,10 @@ fn status_parts(app: &App, columns: usize) -> Vec<String> {
         parts.push(format!("{percent}% of {}", tokens(session.window)));
     }
     let sandbox = if session.is_sandboxed { "sandbox" } else { "no sandbox" };
-    parts.push(if session.approve.is_empty() {
-        sandbox.to_owned()
-    } else {
-        format!("{sandbox}, {}", session.approve)
-    });
+    parts.push(sandbox.to_owned());
+    if !session.approve.is_empty() {
+        parts.push(format!("approve {}", session.approve));
+    }
     match app.jobs.len() {
         0 => {}
         1 => parts.push("1 job".to_owned()),

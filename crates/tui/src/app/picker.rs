@@ -120,23 +120,23 @@ fn session_words(session: &SessionSummary, is_here: bool, now: Option<jiff::Time
     };
     let plan = match session.plan_total {
         0 => String::new(),
-        total => format!("  plan {}/{total}", session.plan_completed),
+        total => format!("{}/{total}", session.plan_completed),
     };
     let state = match session {
-        _ if session.is_running => "  (open elsewhere)",
-        _ if session.is_interrupted => "  (interrupted)",
+        _ if session.is_running => " (open elsewhere)",
+        _ if session.is_interrupted => " (interrupted)",
         _ => "",
     };
     let place = match &session.cwd {
-        Some(cwd) if !is_here => format!("  in {}", plain_line(&cwd.to_string())),
+        Some(cwd) if !is_here => format!(" · in {}", plain_line(&cwd.to_string())),
         _ => String::new(),
     };
     let words = match session.last_words.as_str() {
         "" => String::new(),
-        words => format!("  — {}", plain_line(words)),
+        words => format!(" — {}", plain_line(words)),
     };
     let title = plain_line(&session.title);
-    shortened(&format!("{id}  {age:>6}{plan}{state}  {title}{words}{place}"), ROW)
+    shortened(&format!("{age:>6} {plan:>5}  {title}{state}{words}{place} · {id}"), ROW)
 }
 
 fn age(seconds: i64) -> String {

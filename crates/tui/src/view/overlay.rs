@@ -13,7 +13,7 @@ pub(super) fn approval(approving: &Approving, columns: usize, most: usize) -> Se
     let request = &approving.request;
     let (answers, cursor) = match &approving.word {
         Some(word) => {
-            let label = "no, and the model is told: ";
+            let label = "no, because: ";
             let room = columns.saturating_sub(width(label)).max(2);
             let layout = word.layout(room);
             let text = layout.rows.get(layout.row).cloned().unwrap_or_default();
@@ -49,18 +49,24 @@ fn subject(approving: &Approving, columns: usize, most: usize) -> Vec<Line<'stat
         Row::of(vec![Span::styled(format!("  {line}"), style)]).indented(4)
     });
     let rows = about.into_iter().chain([why]).chain(diff);
-    let lines: Vec<Line<'static>> = rows.flat_map(|row| row.wrapped(columns)).collect();
-    if lines.len() <= most {
-        return lines;
+    let mut lines = rows.flat_map(|row| row.wrapped(columns));
+    // What it is about is never scrolled away.
+    let mut shown: Vec<Line<'static>> = lines.next().into_iter().collect();
+    let lines: Vec<Line<'static>> = lines.collect();
+    let room = most.saturating_sub(shown.len());
+    if lines.len() <= room {
+        shown.extend(lines);
+        return shown;
     }
-    let room = most.saturating_sub(1);
+    let room = room.saturating_sub(1);
     let first = approving.scroll.min(lines.len() - room);
     let below = lines.len() - first - room;
-    let mut shown: Vec<Line<'static>> = lines.into_iter().skip(first).take(room).collect();
-    if most > 0 {
+    shown.extend(lines.into_iter().skip(first).take(room));
+    if shown.len() < most {
         let words = format!("  … {first} rows above, {below} below: PgUp, PgDn");
         shown.push(Line::styled(shortened(&words, columns), DIM));
     }
+    shown.truncate(most);
     shown
 }
 
