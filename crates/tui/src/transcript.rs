@@ -15,7 +15,7 @@ use ratatui::text::Span;
 use serde_json::Value;
 
 use crate::markdown::{Piece, render};
-use crate::text::{Row, plain, plain_line, shortened};
+use crate::text::{Row, plain, plain_line, shortened, width};
 use crate::theme::{ACCENT, BAD, BOLD, DIM, GOOD, PLAIN, WARN};
 
 /// How much of a prompt is shown again.
@@ -27,6 +27,9 @@ const DIFF_LINES: usize = 16;
 const DETAIL_LINES: usize = 2_000;
 /// The columns that a call's line has at most.
 const CALL_COLUMNS: usize = 200;
+
+/// The columns that a call's line has where the terminal is not known.
+const REPLAY_COLUMNS: usize = 80;
 
 /// What a part of the conversation is; parts of different kinds stand apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +103,8 @@ fn first_line(text: &str) -> String {
     if lines.next().is_some() { format!("{first} …") } else { first }
 }
 
-/// A call with the short of what it brought.
-pub(crate) fn call(call: &ToolCall, result: &ToolResult) -> Vec<Row> {
+/// A call with the short of what it brought; its first row fits into so many columns, unless they are few.
+pub(crate) fn call(call: &ToolCall, result: &ToolResult, columns: usize) -> Vec<Row> {
     if is_plan_tool(&call.name) && result.outcome == Outcome::Ok {
         return Vec::new();
     }
@@ -111,11 +114,13 @@ pub(crate) fn call(call: &ToolCall, result: &ToolResult) -> Vec<Row> {
         Outcome::Denied => ("⊘", WARN),
         Outcome::Interrupted => ("◼", WARN),
     };
+    let remark = shortened(&remark(result), (columns / 2).max(30));
+    let words = shortened(&call_words(call), columns.saturating_sub(width(&remark) + 2).max(30));
     let mut rows = vec![
         Row::of(vec![
             Span::styled(format!("{sign} "), style),
-            Span::styled(call_words(call), PLAIN),
-            Span::styled(remark(result), DIM),
+            Span::styled(words, PLAIN),
+            Span::styled(remark, DIM),
         ])
         .indented(4),
     ];
@@ -356,7 +361,7 @@ fn step_parts(step: &Step) -> Vec<(Part, Vec<Piece>)> {
             Some(result) if is_plan_tool(&made.name) => {
                 result.plan.as_ref().map(|plan| plan_change(plan, &[])).unwrap_or_default()
             }
-            Some(result) => call(made, result),
+            Some(result) => call(made, result, REPLAY_COLUMNS),
             None => vec![note(&format!("… {} has no result", call_words(made)))],
         };
         if !rows.is_empty() {

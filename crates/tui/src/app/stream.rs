@@ -126,13 +126,9 @@ impl App {
                 self.keep_detail(transcript::notice_detail(&notice.text));
             }
             Event::Warning(words) => self.note(transcript::warning(&words)),
-            Event::Denied(denial) => {
-                self.note(transcript::warning(&format!(
-                    "denied: {} {}: {}",
-                    denial.tool, denial.about, denial.why
-                )));
-            }
             Event::TurnCompleted(report) => self.ended(&report, effects),
+            // The result of a denied call says why.
+            Event::Denied(_) => {}
             _ => {}
         }
     }
@@ -195,7 +191,7 @@ impl App {
         if result.outcome != Outcome::Ok || call.name != "todo_write" {
             self.keep_detail(transcript::call_detail(call, result));
         }
-        let rows = transcript::call(call, result);
+        let rows = transcript::call(call, result, usize::from(self.size.0));
         self.show(Part::Call, rows);
     }
 
