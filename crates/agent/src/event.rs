@@ -14,6 +14,13 @@ use crate::permission::Denial;
 pub enum Event {
     /// A turn began.
     TurnStarted,
+    /// What the user said is in the log, and before the model with the next request.
+    Prompt {
+        /// The text as it is sent.
+        text: String,
+        /// Whether it was said while a turn was running.
+        steering: bool,
+    },
     /// A piece of the answer's text, for display only.
     TextDelta(String),
     /// A piece of the answer's reasoning, for display only.
@@ -101,6 +108,22 @@ pub struct TurnReport {
     pub plan: PlanInView,
     /// Totals of the session.
     pub totals: Totals,
+}
+
+impl TurnReport {
+    /// A turn that ended for a reason, with nothing else known of it. For front ends that are tried without an agent.
+    pub fn new(stop_reason: StopReason) -> Self {
+        TurnReport {
+            stop_reason,
+            failure: None,
+            usage: Usage::default(),
+            cost: None,
+            denied: 0,
+            text: String::new(),
+            plan: PlanInView::default(),
+            totals: Totals::default(),
+        }
+    }
 }
 
 /// What ended a turn that failed.

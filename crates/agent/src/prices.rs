@@ -73,6 +73,13 @@ impl Prices {
     }
 }
 
+/// An amount of money, given in billionths of a US dollar.
+pub fn dollars(amount: u64) -> String {
+    // Rounded up, so that what cost something never reads as nothing.
+    let parts = amount.div_ceil(100_000);
+    format!("${}.{:04}", parts / 10_000, parts % 10_000)
+}
+
 /// What tokens cost at a price for a million.
 fn cost(tokens: u64, price: f64) -> u64 {
     // A price is looked at in whole millionths of a dollar for a million tokens: the least that any provider names.

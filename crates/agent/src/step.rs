@@ -204,7 +204,9 @@ impl StepContext<'_> {
             )));
         }
         let steering = inbox.is_some();
-        self.log.append(Body::UserPrompt(UserPrompt { text, spill, images, steering, inbox }))?;
+        let prompt = UserPrompt { text: text.clone(), spill, images, steering, inbox };
+        self.log.append(Body::UserPrompt(prompt))?;
+        self.emit(Event::Prompt { text, steering });
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use mainstay_agent::prices::UNITS_PER_DOLLAR;
@@ -18,7 +17,10 @@ use crate::config::{Approve, ModelName, Overrides, SandboxChoice, defaults};
 /// A coding agent whose plan, files and conversation survive every turn, crash and resume
 #[derive(Debug, Parser)]
 #[command(name = "mainstay", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(flatten)]
+    interface: InterfaceArguments,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -26,6 +28,12 @@ struct Arguments {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Command {
+    /// The terminal interface: what no subcommand means.
+    #[command(skip)]
+    Interface(InterfaceArguments),
+    /// Go on with a session in the terminal interface
+    #[command(after_help = RESUME_EXAMPLES)]
+    Resume(ResumeArguments),
     /// Do one turn without an interface: the answer on stdout, all else on stderr
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(ExecArguments),
@@ -72,6 +80,55 @@ pub(crate) enum Command {
     Man(ManArguments),
     /// Watch a scripted session survive a kill -9, without a key and without a network
     Demo,
+}
+
+/// `mainstay` without a subcommand: the terminal interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct InterfaceArguments {
+    /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
+    #[arg(long, value_name = "MODEL")]
+    model: Option<ModelName>,
+    /// How hard the model shall think, in its provider's words, such as low, medium or high
+    #[arg(long, value_name = "EFFORT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    effort: Option<String>,
+    /// The directory to work in, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// What needs your consent [default: auto]
+    #[arg(long, value_name = "MODE")]
+    approve: Option<Approve>,
+    /// What holds the commands of the model [default: workspace-write]
+    #[arg(long, value_name = "MODE")]
+    sandbox: Option<SandboxChoice>,
+    /// End a turn after this many steps, a step being one request and the calls it asks for [default: 500]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+}
+
+impl InterfaceArguments {
+    /// What overrides the configuration.
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides {
+            model: self.model.clone(),
+            approve: self.approve,
+            max_steps: self.max_steps,
+            effort: self.effort.clone(),
+            sandbox: self.sandbox,
+        }
+    }
+}
+
+/// `mainstay resume`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct ResumeArguments {
+    /// The session, by any unique part of its id [default: choose from a list]
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// The newest session of this directory
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) last: bool,
+    #[command(flatten)]
+    pub(crate) interface: InterfaceArguments,
 }
 
 /// `mainstay exec`.
@@ -433,9 +490,8 @@ impl ExecArguments {
 ///
 /// An error is what to print, and how to end: `--help` and `--version` are such errors too.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
-    Arguments::try_parse_from(arguments)?
-        .command
-        .ok_or_else(|| Arguments::command().error(ErrorKind::MissingSubcommand, NO_INTERFACE))
+    let Arguments { interface, command } = Arguments::try_parse_from(arguments)?;
+    Ok(command.unwrap_or(Command::Interface(interface)))
 }
 
 /// The whole command line, for what is made from it.
@@ -443,18 +499,22 @@ pub(crate) fn definition() -> clap::Command {
     Arguments::command()
 }
 
-const NO_INTERFACE: &str = "the terminal interface is not built yet\n\n  \
-    do one turn without it:  mainstay exec \"fix the failing test\"\n  \
-    see what it is about:    mainstay demo";
-
 const EXAMPLES: &str = "\
 Examples:
+  mainstay                                    the terminal interface, in this directory
+  mainstay resume                             choose a session to go on with
   mainstay demo                               see it work: no key, no network
   mainstay exec \"fix the failing test\"        one turn in this directory
   mainstay exec --last \"now add a changelog\"  continue where that ended
   mainstay plan                               the plan of the newest session here
 
 Configuration is read from ~/.config/mainstay/config.toml; docs/configuration.md has every key.";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  mainstay resume               choose: those of this directory come first
+  mainstay resume --last        the newest of this directory
+  mainstay resume 3f2a          the one whose id has 3f2a in it";
 
 const EXEC_EXAMPLES: &str = "\
 Examples:

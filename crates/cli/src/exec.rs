@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use mainstay_agent::prices::dollars;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
@@ -24,7 +25,7 @@ use crate::choose::{latest, session, settings_of, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::{cannot_open, warn_of};
-use crate::output::{counted, dollars, inert, inert_lines, out, say, shortened};
+use crate::output::{counted, inert, inert_lines, out, say, shortened};
 use crate::settings::{ModelConfig, Settings};
 use crate::setup::setup;
 use crate::signals::{INTERRUPTED, block_on, cancellable};

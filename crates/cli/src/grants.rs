@@ -49,10 +49,6 @@ fn grant(value: &Value<'_>) -> Result<(String, Grant), CliError> {
 /// # Errors
 ///
 /// There is no place for it, or it cannot be written there; the text says why.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "a headless run asks nobody, so nobody grants anything there")
-)]
 pub(crate) fn keep(config_home: Option<&Path>, workspace: &Path, grant: &Grant) -> Result<(), String> {
     let home = config_home.ok_or("HOME is not set, so there is no place to keep it")?;
     let project = workspace.to_str().ok_or("the workspace's path is not UTF-8, so it cannot be kept")?;

@@ -29,6 +29,7 @@ mod doctor;
 mod models;
 mod manual;
 mod demo;
+mod tui;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<ExitCode, CliError> {
     let surroundings = Surroundings::of_process()?;
     match command {
+        Command::Interface(arguments) => tui::begin(&surroundings, arguments),
+        Command::Resume(arguments) => tui::resume(&surroundings, arguments),
         Command::Exec(arguments) => exec::exec(&surroundings, arguments),
         Command::Demo => demo::demo(&surroundings.data_home()?),
         Command::Sessions(arguments) => {

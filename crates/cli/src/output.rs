@@ -49,13 +49,6 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// An amount of money, given in billionths of a US dollar.
-pub(crate) fn dollars(amount: u64) -> String {
-    // Rounded up, so that what cost something never reads as nothing.
-    let parts = amount.div_ceil(100_000);
-    format!("${}.{:04}", parts / 10_000, parts % 10_000)
-}
-
 /// An amount in billionths of a US dollar as a number of dollars.
 pub(crate) fn in_dollars(amount: u64) -> f64 {
     #[expect(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mainstay_agent::prices::dollars;
 use mainstay_agent::session::log::{self, SessionSummary, TrashError};
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::args::{SessionsAction, SessionsArguments};
 use crate::choose::{by_part, list, short_id};
 use crate::error::{CliError, USAGE};
 use crate::history::cannot_open;
-use crate::output::{dollars, in_dollars, inert, out, say, shortened};
+use crate::output::{in_dollars, inert, out, say, shortened};
 
 #[derive(Serialize)]
 struct Row<'a> {

@@ -15,12 +15,23 @@ use crate::settings::{ModelConfig, Settings};
 
 /// Builds the model and the tools, and lists the instruction files on stderr where a person is likely to read it.
 pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Setup, CliError> {
+    let (setup, notes) = prepared(settings, require_plan)?;
+    notes.iter().for_each(|note| say(note));
+    Ok(setup)
+}
+
+/// Builds the model and the tools. The lines are for the user: warnings, and the instruction files.
+pub(crate) fn prepared(
+    settings: &Settings,
+    require_plan: Option<u32>,
+) -> Result<(Setup, Vec<String>), CliError> {
     let model = provider::model(&settings.model)?;
     let context_window = model.context_window();
     let instructions = settings.instructions(context_window);
-    instructions.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
+    let mut notes: Vec<String> =
+        instructions.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
     if !instructions.list.is_empty() {
-        say(&format!("instructions: {}", instructions.list.join(", ")));
+        notes.push(format!("instructions: {}", instructions.list.join(", ")));
     }
     let options = BuiltinOptions {
         hidden_variables: settings.hidden_variables.clone(),
@@ -34,7 +45,7 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
         date: jiff::ZonedDateTime::now().date().to_string(),
         instructions: again.instructions(context_window).files,
     };
-    Ok(Setup {
+    let setup = Setup {
         data_home: settings.data_home.clone(),
         workspace: settings.workspace.clone(),
         model,
@@ -63,7 +74,8 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
         on_event: Arc::new(|_| {}),
         program: format!("mainstay {}", env!("CARGO_PKG_VERSION")),
         is_child: false,
-    })
+    };
+    Ok((setup, notes))
 }
 
 fn approve(approve: config::Approve) -> Approve {

@@ -156,17 +156,23 @@ fn the_other_commands() {
 }
 
 #[test]
-fn without_a_command_it_says_what_there_is() {
-    insta::assert_snapshot!(complaint(&[]), @r#"
-    error: the terminal interface is not built yet
-
-      do one turn without it:  mainstay exec "fix the failing test"
-      see what it is about:    mainstay demo
-
-    Usage: mainstay [COMMAND]
-
-    For more information, try '--help'.
-    "#);
+fn without_a_command_the_interface_is_meant() {
+    let model: ModelName = "local/m".parse().unwrap();
+    let interface = InterfaceArguments { model: Some(model), ..InterfaceArguments::default() };
+    let resume = |session: Option<&str>, last| {
+        let session = session.map(str::to_owned);
+        Command::Resume(ResumeArguments { session, last, ..ResumeArguments::default() })
+    };
+    let table: [(&[&str], Command); 5] = [
+        (&[], Command::Interface(InterfaceArguments::default())),
+        (&["--model", "local/m"], Command::Interface(interface)),
+        (&["resume"], resume(None, false)),
+        (&["resume", "--last"], resume(None, true)),
+        (&["resume", "3f2a"], resume(Some("3f2a"), false)),
+    ];
+    for (line, expected) in table {
+        assert_eq!(parse_line(line).unwrap(), expected, "{line:?}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::SessionState;
 use crate::attention::Attention;
+use crate::conversation::Item;
 use crate::entry::{Checkpoint, FailingCall, Restored, Rewind, Told};
 use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq};
@@ -50,6 +51,19 @@ impl Border {
 }
 
 impl SessionState {
+    /// The turns that the session can go back before, oldest first: what each began with, and how many turns there were
+    /// before it. Those of earlier segments are not among them.
+    pub fn turns_in_view(&self) -> Vec<(u64, &str)> {
+        let begun_with = |border: &Arc<Border>| {
+            let words = self.history.iter().skip(border.items).find_map(|item| match item {
+                Item::Prompt { text, .. } | Item::Notice { text } => Some(text.as_str()),
+                Item::Step(_) | Item::Orphan(_) => None,
+            });
+            words.map(|words| (border.turn, words))
+        };
+        self.borders.iter().filter_map(begun_with).collect()
+    }
+
     /// Marks where the session stands as a border, in the place of one of the same turn.
     pub(super) fn mark_border(&mut self, seq: Seq) {
         let last = self.borders.last().cloned();

@@ -1,0 +1,456 @@
+//! The terminal interface as its user meets it: the real program on a pseudo-terminal, read back by a terminal emulator.
+//!
+//! Each test has a machine of its own and a scripted model. Whatever is waited for has a deadline; nothing sleeps for a
+//! result.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::{Value, json};
+
+const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A home, a workspace and sessions in a temporary folder.
+struct Machine {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Machine {
+    fn new(script: &Value) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["home", "config/mainstay", "work"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        fs::write(root.join("script.json"), script.to_string()).unwrap();
+        let config = format!("model = \"script:{}\"\n", root.join("script.json").display());
+        fs::write(root.join("config/mainstay/config.toml"), config).unwrap();
+        Machine { _dir: dir, root }
+    }
+
+    fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TERM", "xterm-256color")
+            .env("HOME", self.root.join("home"))
+            .env("MAINSTAY_HOME", self.root.join("data"))
+            .env("XDG_CONFIG_HOME", self.root.join("config"))
+            .current_dir(self.root.join("work"))
+    }
+
+    /// Starts the program on a terminal of 80 by 24.
+    fn start(&self, arguments: &[&str]) -> Tty {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let master = File::from(master);
+        tcsetwinsize(&master, winsize(80, 24)).unwrap();
+        let slave = || Stdio::from(File::options().read(true).write(true).open(&name).unwrap());
+        // It becomes the leader of a session of its own, with this terminal.
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", MAINSTAY]).args(arguments).stdin(slave()).stdout(slave()).stderr(slave());
+        let child = self.equip(&mut command).spawn().unwrap();
+        let shown = Arc::new((Mutex::new(Shown::new()), Condvar::new()));
+        let (mut reading, heard) = (master.try_clone().unwrap(), shown.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65536];
+            while let Ok(n @ 1..) = reading.read(&mut bytes) {
+                let mut shown = heard.0.lock().unwrap();
+                shown.parser.process(&bytes[..n]);
+                shown.bytes.extend_from_slice(&bytes[..n]);
+                heard.1.notify_all();
+            }
+        });
+        Tty { master, child, shown }
+    }
+
+    /// All lines of the newest session's log.
+    fn log(&self) -> Vec<Value> {
+        let mut sessions: Vec<PathBuf> = fs::read_dir(self.root.join("data/sessions"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        sessions.sort();
+        let text = fs::read_to_string(sessions.last().unwrap().join("0001.jsonl")).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn of_kind(&self, kind: &str) -> Vec<Value> {
+        self.log().into_iter().filter(|line| line["kind"] == kind).collect()
+    }
+}
+
+/// What came, and what a terminal shows of it.
+struct Shown {
+    parser: vt100::Parser,
+    bytes: Vec<u8>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let size = |n| NonZeroU16::new(n).unwrap();
+        Shown { parser: vt100::Parser::new(size(24), size(80), 2_000), bytes: Vec::new() }
+    }
+}
+
+/// The program on its terminal.
+struct Tty {
+    master: File,
+    child: Child,
+    shown: Arc<(Mutex<Shown>, Condvar)>,
+}
+
+impl Tty {
+    fn type_in(&mut self, bytes: impl AsRef<[u8]>) {
+        self.master.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn screen(&self) -> String {
+        self.shown.0.lock().unwrap().parser.screen().contents()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.shown.0.lock().unwrap().bytes.clone()
+    }
+
+    /// Waits until the screen shows what is expected.
+    #[track_caller]
+    fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut shown = self.shown.0.lock().unwrap();
+        loop {
+            let screen = shown.parser.screen().contents();
+            if is_there(&screen) {
+                return screen;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no {what} in:\n{screen}");
+            shown = self.shown.1.wait_timeout(shown, left).unwrap().0;
+        }
+    }
+
+    #[track_caller]
+    fn sees(&self, text: &str) -> String {
+        self.until(text, |screen| screen.contains(text))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits for the end, and gives the exit code.
+    fn ended(&mut self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Asserts that the terminal is as it was: pastes, keys, cursor, title.
+    #[track_caller]
+    fn is_restored(&self) {
+        self.until("restored terminal", |_| true);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let bytes = String::from_utf8_lossy(&self.bytes()).into_owned();
+            let last = |on: &str, off: &str| bytes.rfind(off) > bytes.rfind(on);
+            if last("\x1b[?2004h", "\x1b[?2004l")
+                && last("\x1b[>1u", "\x1b[<1u")
+                && last("\x1b[?25l", "\x1b[?25h")
+            {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "not restored: {:?}",
+                &bytes[bytes.len().saturating_sub(200)..]
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Tty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn winsize(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+fn plan(statuses: [&str; 3]) -> Value {
+    let items: Vec<Value> = statuses
+        .iter()
+        .enumerate()
+        .map(|(n, status)| json!({"id": n.to_string(), "content": format!("Item {n}"), "status": status}))
+        .collect();
+    json!({"name": "todo_write", "arguments": {"todos": items}})
+}
+
+fn bash(command: &str) -> Value {
+    json!({"name": "bash", "arguments": {"command": command}})
+}
+
+/// A whole task: a plan, a file, a command that is asked about, an answer, and the way out and back in. A26.
+#[test]
+fn a_whole_task_and_the_way_back() {
+    let machine = Machine::new(&json!([
+        {"text": "I begin.", "calls": [plan(["in_progress", "pending", "pending"]),
+            {"name": "write", "arguments": {"path": "a.txt", "content": "日本語\n"}}]},
+        {"calls": [bash("cat a.txt; printf '\\033]0;evil\\007'")]},
+        {"text": "All **done**.", "calls": []},
+        {"text": "And on."},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("make a file\r");
+    let asked = tty.sees("Run this command?");
+    assert!(asked.contains("✓ write a.txt"), "{asked}");
+    assert!(asked.contains("Plan 0/3") && asked.contains("▸ Item 0"), "{asked}");
+    assert!(!machine.root.join("work/evil").exists());
+    // A key that comes with the question is not meant for it.
+    std::thread::sleep(Duration::from_millis(500));
+    tty.type_in("y");
+    let done = tty.sees("All done.");
+    assert!(done.contains("› make a file") && done.contains("    日本語"), "{done}");
+    tty.until("an idle session with its plan", |screen| {
+        screen.contains("Say what to do") && screen.contains("Plan 0/3")
+    });
+    tty.type_in("\x03\x03");
+    assert_eq!(tty.ended(), 0);
+    let left = tty.sees("to go on: mainstay resume");
+    assert!(left.contains("plan 0/3"), "{left}");
+    tty.is_restored();
+    let bytes = String::from_utf8_lossy(&tty.bytes()).into_owned();
+    assert!(!bytes.contains("\x1b]0;evil"), "an output reached the terminal as a control");
+
+    let mut again = machine.start(&["resume", "--last"]);
+    let shown = again.until("the conversation and its plan", |screen| {
+        screen.contains("All done.") && screen.contains("▸ Item 0") && screen.contains("Plan 0/3")
+    });
+    assert!(shown.contains("› make a file"), "{shown}");
+    again.type_in("go on\r");
+    again.sees("And on.");
+    again.type_in("/quit\r");
+    assert_eq!(again.ended(), 0);
+}
+
+/// Steering: a message that is sent while the model works is shown, can be taken back, and is delivered once.
+#[test]
+fn a_message_sent_meanwhile_is_delivered_at_the_next_border() {
+    let machine = Machine::new(&json!([
+        {"text": "Looking.", "delay_ms": 1500, "calls": [{"name": "glob", "arguments": {"pattern": "*"}}]},
+        {"text": "I heard you.", "delay_ms": 300},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("working");
+    tty.type_in("first word\r");
+    tty.type_in("second word\r");
+    tty.sees("waits: second word");
+    tty.type_in("\x1b[A");
+    tty.until("the second word back in the input", |screen| {
+        screen.contains("› second word") && !screen.contains("waits: second")
+    });
+    let done = tty.sees("I heard you.");
+    assert!(done.contains("› first word"), "{done}");
+    let prompts = machine.of_kind("user_prompt");
+    let texts: Vec<&str> = prompts.iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["begin", "first word"]);
+    assert_eq!(prompts[1]["steering"], true);
+}
+
+#[test]
+fn escape_cancels_and_the_session_goes_on() {
+    let machine = Machine::new(&json!([
+        {"text": "never", "delay_ms": 60_000},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("working");
+    tty.type_in("typed meanwhile\r");
+    tty.sees("waits: typed meanwhile");
+    tty.type_in("\x1b");
+    tty.sees("cancelled; what was done stays");
+    tty.until("the message back in the input", |screen| screen.contains("› typed meanwhile"));
+    assert_eq!(machine.of_kind("turn_end")[0]["stop_reason"], "cancelled");
+}
+
+/// A no goes to the model with its word, and nothing ran.
+#[test]
+fn a_no_with_a_word_reaches_the_model() {
+    let machine = Machine::new(&json!([
+        {"calls": [bash("touch ran")]},
+        {"text": "As you wish."},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("Run this command?");
+    std::thread::sleep(Duration::from_millis(500));
+    tty.type_in("n");
+    tty.sees("no, because:");
+    tty.type_in("not here\r");
+    tty.sees("As you wish.");
+    assert!(!machine.root.join("work/ran").exists());
+    let result = &machine.of_kind("tool_result")[0];
+    assert_eq!(result["outcome"], "denied");
+    assert!(result["summary"].as_str().unwrap().ends_with("not here"), "{result}");
+}
+
+/// F03: a command that wants a terminal gets none, and the interface's own is untouched.
+#[test]
+fn a_command_cannot_reach_the_terminal() {
+    let machine = Machine::new(&json!([
+        {"calls": [bash("read x </dev/tty; echo got=$x; stty -a </dev/tty; cat")]},
+        {"text": "It had none."},
+    ]));
+    let mut tty = machine.start(&["--approve", "all"]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("It had none.");
+    let result = machine.of_kind("tool_result")[0].to_string();
+    assert!(result.contains("got=\\n") || result.contains("got=\""), "{result}");
+    tty.type_in("still typing");
+    tty.sees("› still typing");
+}
+
+/// A resize in the middle of a turn: what comes after is drawn for the new size, and nothing is lost.
+#[test]
+fn a_resize_in_the_middle_of_a_turn() {
+    let machine = Machine::new(&json!([
+        {"text": "One.", "delay_ms": 300, "calls": [plan(["in_progress", "pending", "pending"])]},
+        {"text": "Two.", "delay_ms": 1500},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("Plan 0/3");
+    for (columns, rows) in [(40u16, 10u16), (120, 40), (60, 20)] {
+        {
+            let size = |n| NonZeroU16::new(n).unwrap();
+            let mut shown = tty.shown.0.lock().unwrap();
+            shown.parser.screen_mut().set_size(size(rows), size(columns));
+        }
+        tcsetwinsize(&tty.master, winsize(columns, rows)).unwrap();
+        tty.type_in("x");
+        tty.until("what is typed", |screen| screen.contains("› x"));
+    }
+    let done = tty.until("the end of the turn", |screen| screen.contains("Two.") && screen.contains("› xxx"));
+    assert_eq!(done.matches("Plan 0/3").count(), 1, "{done}");
+    assert!(done.contains("One."), "{done}");
+}
+
+/// A paste of 1 MB: shown as one thing at once, sent whole.
+#[test]
+fn a_paste_of_a_megabyte() {
+    let machine = Machine::new(&json!([{"text": "That is long."}]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    let begun = Instant::now();
+    let text = "0123456789 日本語 line\n".repeat(40_000);
+    tty.type_in(format!("\x1b[200~{text}\x1b[201~"));
+    tty.sees("[paste 1: 40000 lines]");
+    let pasted = begun.elapsed();
+    assert!(pasted < Duration::from_secs(15), "{pasted:?}");
+    tty.type_in(" what is it?\r");
+    tty.sees("That is long.");
+    let prompt = &machine.of_kind("user_prompt")[0];
+    let whole = match prompt["spill"].as_str() {
+        Some(hash) => {
+            let session =
+                fs::read_dir(machine.root.join("data/sessions")).unwrap().next().unwrap().unwrap().path();
+            fs::read_to_string(session.join("spill").join(hash)).unwrap()
+        }
+        None => prompt["text"].as_str().unwrap().to_owned(),
+    };
+    assert_eq!(whole.len(), text.len() + " what is it?".len());
+}
+
+/// Killed with SIGKILL in the middle of a turn, with something half written and something that waits: both are back, and
+/// the session goes on.
+#[test]
+fn nothing_typed_is_lost_to_a_kill() {
+    let machine = Machine::new(&json!([
+        {"text": "Begun.", "calls": [plan(["completed", "in_progress", "pending"])]},
+        {"text": "never", "delay_ms": 60_000},
+    ]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("Plan 1/3");
+    tty.type_in("sent meanwhile\r");
+    tty.sees("waits: sent meanwhile");
+    tty.type_in("half a sen");
+    tty.sees("› half a sen");
+    let drafts = machine.root.join("data/drafts");
+    let deadline = Instant::now() + PATIENCE;
+    let is_kept = || {
+        let files = fs::read_dir(&drafts).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_to_string(file.path()).ok()).any(|text| text.contains("half a sen"))
+    };
+    while !is_kept() {
+        assert!(Instant::now() < deadline, "the draft is not kept");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(tty.pid(), Signal::KILL).unwrap();
+    tty.ended();
+    let mut again = machine.start(&["resume", "--last"]);
+    let shown = again.until("what was written, and the session", |screen| {
+        screen.contains("half a sen") && screen.contains("sent meanwhile") && screen.contains("interrupted")
+    });
+    assert!(shown.contains("▸ Item 1"), "{shown}");
+    again.type_in("\x03\x03");
+    assert_eq!(again.ended(), 0);
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let machine = Machine::new(&json!([{"text": "never", "delay_ms": 60_000}]));
+        let mut tty = machine.start(&[]);
+        tty.sees("Say what to do");
+        tty.type_in("begin\r");
+        tty.sees("working");
+        kill_process(tty.pid(), signal).unwrap();
+        assert_eq!(tty.ended(), code);
+        tty.is_restored();
+        assert_eq!(machine.of_kind("turn_end")[0]["stop_reason"], "cancelled");
+    }
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use() {
+    let machine = Machine::new(&json!([]));
+    for (arguments, instead) in [(&[][..], "mainstay exec \"…\""), (&["resume"][..], "mainstay exec --last")]
+    {
+        let mut command = Command::new(MAINSTAY);
+        let output = machine.equip(command.args(arguments)).stdin(Stdio::null()).output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains("the interface needs a terminal") && words.contains(instead), "{words}");
+    }
+}

@@ -1,0 +1,401 @@
+//! The interface as a value, message by message.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mainstay_agent::session::entry::{Answer, Compaction, Notice, NoticeKind, StopReason};
+use mainstay_agent::session::ids::CallRef;
+use mainstay_agent::session::message::{
+    Content, Ended, ErrorClass, Finish, Outcome, ToolCall, ToolResult, Usage,
+};
+use mainstay_agent::session::plan::{Plan, PlanInView, PlanItem, PlanItemStatus};
+use mainstay_agent::{Approval, ApprovalRequest, Event, TurnFailure, TurnReport};
+
+use super::*;
+
+/// An interface, with all that it asked for since it was looked at last.
+pub(crate) struct Desk {
+    pub(crate) app: App,
+    pub(crate) effects: Vec<Effect>,
+    now: Duration,
+}
+
+impl Desk {
+    pub(crate) fn new(columns: u16, rows: u16) -> Self {
+        let session = Opened {
+            id: Some("3f2a9c01".to_owned()),
+            model: "local/qwen3-coder".to_owned(),
+            window: 200_000,
+            used: 24_000,
+            workspace: "/work".into(),
+            approve: "auto",
+            ..Opened::default()
+        };
+        let app =
+            App::new((columns, rows), session, vec!["earlier one".to_owned(), "earlier two".to_owned()]);
+        Desk { app, effects: Vec::new(), now: Duration::ZERO }
+    }
+
+    pub(crate) fn send(&mut self, msg: Msg) -> &mut Self {
+        let effects = self.app.update(msg, self.now);
+        self.effects.extend(effects);
+        self
+    }
+
+    pub(crate) fn wait(&mut self, millis: u64) -> &mut Self {
+        self.now += Duration::from_millis(millis);
+        self.send(Msg::Tick)
+    }
+
+    pub(crate) fn tell(&mut self, told: Told) -> &mut Self {
+        self.send(Msg::Session(Box::new(told)))
+    }
+
+    pub(crate) fn event(&mut self, event: Event) -> &mut Self {
+        self.tell(Told::Event(event))
+    }
+
+    pub(crate) fn key(&mut self, code: KeyCode) -> &mut Self {
+        self.send(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    }
+
+    pub(crate) fn ctrl(&mut self, c: char) -> &mut Self {
+        self.send(Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)))
+    }
+
+    pub(crate) fn write(&mut self, text: &str) -> &mut Self {
+        text.chars().for_each(|c| {
+            self.key(KeyCode::Char(c));
+        });
+        self
+    }
+
+    /// A message is sent, and the turn has begun.
+    pub(crate) fn working(columns: u16, rows: u16) -> Self {
+        let mut desk = Desk::new(columns, rows);
+        desk.write("do it").key(KeyCode::Enter);
+        desk.event(Event::TurnStarted);
+        desk.event(Event::Prompt { text: "do it".to_owned(), steering: false });
+        desk
+    }
+
+    /// The effects since the last look, but what is printed and looked at.
+    fn asked(&mut self) -> Vec<String> {
+        let effects = std::mem::take(&mut self.effects);
+        let words = effects
+            .iter()
+            .filter(|e| !matches!(e, Effect::Print(_) | Effect::LookAtBranch | Effect::Remember(_)));
+        words.map(|effect| format!("{effect:?}")).collect()
+    }
+
+    /// What was printed since the last look.
+    fn printed(&mut self) -> String {
+        let effects = std::mem::take(&mut self.effects);
+        let rows = effects.iter().filter_map(|effect| match effect {
+            Effect::Print(rows) => Some(rows),
+            _ => None,
+        });
+        rows.flatten().map(|row| format!("{}\n", row.line)).collect()
+    }
+}
+
+pub(crate) fn item(id: u32, content: &str, status: PlanItemStatus) -> PlanItem {
+    PlanItem { id: id.to_string(), content: content.to_owned(), status, active_form: String::new() }
+}
+
+/// A plan of `all` items of which `done` are done and the next is in progress.
+pub(crate) fn plan(done: u32, all: u32) -> PlanInView {
+    let status = |n: u32| match n.cmp(&done) {
+        std::cmp::Ordering::Less => PlanItemStatus::Completed,
+        std::cmp::Ordering::Equal => PlanItemStatus::InProgress,
+        std::cmp::Ordering::Greater => PlanItemStatus::Pending,
+    };
+    let items = (0..all).map(|n| item(n + 1, &format!("Item number {}", n + 1), status(n))).collect();
+    PlanInView { plan: Plan { items }, carried: false, resends: 0 }
+}
+
+pub(crate) fn call(name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), opaque: None }
+}
+
+pub(crate) fn request(tool: &str, about: &str, diff: Option<&str>, patterns: &[&str]) -> ApprovalRequest {
+    ApprovalRequest {
+        call: call(tool, "{}"),
+        tool: tool.to_owned(),
+        about: about.to_owned(),
+        why: "`--approve auto` asks before commands that no sandbox holds".to_owned(),
+        diff: diff.map(str::to_owned),
+        patterns: patterns.iter().map(|pattern| (*pattern).to_owned()).collect(),
+    }
+}
+
+fn result(outcome: Outcome, summary: &str, content: Option<&str>) -> ToolResult {
+    ToolResult::new(CallRef { answer: 1, call: 0 }, outcome, summary.to_owned(), content.map(str::to_owned))
+}
+
+fn answer(text: &str, ended: Ended) -> Event {
+    let content = vec![Content::Text { text: text.to_owned() }];
+    let usage = Some(Usage { input_tokens: 50_000, output_tokens: 100, ..Usage::default() });
+    let (model, finish) = (String::new(), Finish::EndTurn);
+    let answer = Answer { model, content, finish, usage, ended, cost: None, request: None, duration_ms: 0 };
+    Event::Answer { step: 1, answer }
+}
+
+fn report(stop_reason: StopReason, plan: PlanInView, failure: Option<TurnFailure>) -> Event {
+    let mut report = TurnReport::new(stop_reason);
+    (report.failure, report.plan) = (failure, plan);
+    Event::TurnCompleted(report)
+}
+
+fn idle(done: u64) -> Told {
+    Told::Idle { jobs: Vec::new(), done }
+}
+
+#[test]
+fn a_message_is_sent_and_kept_until_it_is_in_the_log() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("hello").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), [r#"Do(Prompt("hello"))"#]);
+    assert_eq!(desk.app.unsent().1.collect::<Vec<_>>(), ["hello"]);
+    desk.event(Event::TurnStarted).event(Event::Prompt { text: "hello".to_owned(), steering: false });
+    assert_eq!(desk.app.unsent().1.count(), 0);
+    assert_eq!(desk.printed(), "› hello\n");
+}
+
+/// What could not be logged is the user's again.
+#[test]
+fn a_message_that_reached_no_log_comes_back() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("hello").key(KeyCode::Enter).write(" more");
+    desk.tell(idle(0));
+    assert_eq!(desk.app.editor.whole(), " more", "the order is still to be carried out");
+    desk.tell(idle(1));
+    assert_eq!(desk.app.editor.whole(), "hello\n more");
+}
+
+/// C13, and steering: what is written meanwhile waits in sight, can be taken back, and is delivered once, in order.
+#[test]
+fn messages_wait_can_be_taken_back_and_are_delivered_in_order() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.event(Event::CompactionStarted { reason: "step", before: 9 });
+    for text in ["one", "two", "three"] {
+        desk.write(text).key(KeyCode::Enter);
+    }
+    assert_eq!(desk.asked(), [r#"Queue("one")"#, r#"Queue("two")"#, r#"Queue("three")"#]);
+    desk.key(KeyCode::Up);
+    assert_eq!(desk.asked(), ["TakeBack"]);
+    desk.send(Msg::TakenBack("three".to_owned()));
+    assert_eq!(
+        (desk.app.queue.clone(), desk.app.editor.whole()),
+        (vec!["one".to_owned(), "two".to_owned()], "three".to_owned())
+    );
+    for text in ["one", "two"] {
+        desk.event(Event::Prompt { text: text.to_owned(), steering: true });
+    }
+    assert_eq!(desk.app.queue, Vec::<String>::new());
+    assert_eq!(desk.printed(), "\n› one\n\n› two\n");
+}
+
+#[test]
+fn messages_that_cannot_be_delivered_go_back_to_the_editor() {
+    let mut desk = Desk::working(80, 24);
+    desk.write("one").key(KeyCode::Enter).write("being written");
+    desk.tell(Told::Returned(vec!["one".to_owned()]));
+    assert_eq!(desk.app.queue, Vec::<String>::new());
+    assert_eq!(desk.app.editor.whole(), "one\nbeing written");
+}
+
+#[test]
+fn escape_cancels_and_ctrl_c_twice_leaves() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.key(KeyCode::Esc);
+    assert_eq!(desk.asked(), ["Cancel"]);
+    desk.event(report(StopReason::Cancelled, PlanInView::default(), None)).tell(idle(1));
+    desk.write("unfinished").ctrl('c');
+    assert_eq!(desk.asked(), Vec::<String>::new());
+    desk.key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), "unfinished", "what was cleared is found again");
+    desk.ctrl('c').wait(3_000).ctrl('c');
+    assert_eq!(desk.asked(), Vec::<String>::new(), "too slow to be one gesture");
+    desk.ctrl('c');
+    assert_eq!(desk.asked(), ["Quit(0)"]);
+}
+
+#[test]
+fn an_answer_is_printed_block_by_block_and_a_cut_one_is_said() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.event(Event::TextDelta("First *block*.\n\nSec\n".to_owned()));
+    assert_eq!(desk.printed(), "\nFirst block.\n");
+    assert_eq!(desk.app.stream, "Sec\n");
+    desk.event(Event::TextDelta("tion.".to_owned()));
+    desk.event(answer("First *block*.\n\nSec\ntion.", Ended::Complete));
+    assert_eq!(desk.printed(), "\nSec tion.\n");
+    assert_eq!(desk.app.session.used, 50_100);
+    desk.event(Event::TextDelta("Half".to_owned()));
+    let cut = Ended::Failed { class: ErrorClass::CutStream, message: String::new() };
+    desk.event(answer("Half", cut));
+    assert_eq!(desk.printed(), "\n… the answer was cut; what came of it does not count\n");
+    assert_eq!(desk.app.stream, "");
+}
+
+/// What stands behind code waits for its colours, so that the order stays.
+#[test]
+fn code_waits_for_its_colours_and_what_follows_waits_for_it() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.event(answer("", Ended::Complete));
+    desk.event(Event::TextDelta("Look:\n\n```rust\nfn x() {}\n```\n\nDone.".to_owned()));
+    desk.event(answer("", Ended::Complete));
+    assert_eq!(desk.printed(), "\nLook:\n\n");
+    assert_eq!(desk.app.committing().len(), 3);
+    desk.send(Msg::Coloured(0, vec![Row::new("COLOURED", crate::theme::PLAIN)]));
+    assert_eq!(desk.printed(), "COLOURED\n\nDone.\n");
+}
+
+/// B01: a reminder is shown as what the runtime said, never as the model's words.
+#[test]
+fn a_reminder_is_no_answer() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    let text =
+        "<system-reminder>\nRefresh your current plan before continuing.\n</system-reminder>".to_owned();
+    desk.event(Event::Notice(Notice { about: NoticeKind::Reminder, text }));
+    assert_eq!(desk.printed(), "\n◦ reminder: the plan was brought back before the model\n");
+    desk.ctrl('o');
+    assert!(desk.printed().contains("what the runtime told the model"));
+}
+
+#[test]
+fn a_call_is_a_line_and_opens_to_all_of_it() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    let bash = call("bash", r#"{"command":"cargo test\necho"}"#);
+    desk.event(Event::ToolStarted { step: 1, call: bash.clone() });
+    let output: String = (1..=9).map(|n| format!("line {n}\u{1b}[2J\n")).collect();
+    desk.event(Event::ToolCompleted {
+        step: 1,
+        call: bash,
+        result: result(Outcome::Error, "exit code 1", Some(&output)),
+    });
+    let short = desk.printed();
+    assert!(short.starts_with("\n✗ bash cargo test … · exit code 1\n    … 3 lines before"), "{short}");
+    assert!(short.ends_with("    line 9\\u{1b}[2J\n"), "{short}");
+    desk.ctrl('o');
+    assert!(desk.printed().contains("line 1\\u{1b}[2J\n"));
+    desk.ctrl('o');
+    assert_eq!(desk.app.hint(), Some("there is nothing more to open"));
+}
+
+#[test]
+fn a_question_takes_no_key_that_was_not_meant_for_it() {
+    let mut desk = Desk::working(80, 24);
+    desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"])));
+    desk.effects.clear();
+    desk.write("y");
+    assert_eq!(desk.asked(), Vec::<String>::new(), "typed before it could be read");
+    desk.wait(400).write("y");
+    assert_eq!(desk.asked(), ["Answer(Once)"]);
+    assert!(!desk.app.asks());
+}
+
+#[test]
+fn every_answer_can_be_given_by_key_and_by_choice() {
+    let answers: [(&[KeyCode], &str); 5] = [
+        (&[KeyCode::Char('s')], "Answer(Session)"),
+        (&[KeyCode::Char('P')], "Answer(Project)"),
+        (&[KeyCode::Down, KeyCode::Enter], "Answer(Session)"),
+        (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(No { word: "x" })"#),
+        (&[KeyCode::Esc], "Cancel"),
+    ];
+    for (keys, expected) in answers {
+        let mut desk = Desk::working(80, 24);
+        desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"]))).wait(400);
+        desk.effects.clear();
+        keys.iter().for_each(|code| {
+            desk.key(*code);
+        });
+        assert_eq!(desk.asked(), [expected]);
+    }
+    let mut once_only = Desk::working(80, 24);
+    once_only.tell(Told::Ask(request("bash", "rm -r x", None, &[]))).wait(400);
+    once_only.effects.clear();
+    once_only.write("s");
+    assert_eq!(once_only.asked(), Vec::<String>::new(), "no lasting permission can be given for it");
+    assert!(matches!(Approval::Once, Approval::Once) && once_only.app.asks());
+}
+
+/// A18, A26: the plan stays in view after its turn, and goes when it is done.
+#[test]
+fn an_unfinished_plan_outlives_its_turn() {
+    let mut desk = Desk::working(80, 24);
+    desk.event(Event::Plan { view: plan(1, 3), changes: Vec::new() });
+    desk.event(report(StopReason::EndTurn, plan(1, 3), None)).tell(idle(1));
+    assert_eq!(desk.app.session.plan, plan(1, 3));
+    assert!(!desk.app.is_interrupted);
+    desk.write("go on").key(KeyCode::Enter);
+    desk.event(Event::TurnStarted);
+    desk.event(report(StopReason::Cancelled, plan(1, 3), None));
+    assert!(desk.app.is_interrupted);
+}
+
+#[test]
+fn commands_need_an_idle_session_and_say_so() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.write("/compact keep it").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), Vec::<String>::new());
+    assert!(desk.app.hint().is_some_and(|hint| hint.contains("not while the model works")));
+    desk.tell(idle(1));
+    desk.write("/compact keep it").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), [r#"Do(Compact(Some("keep it")))"#]);
+    desk.tell(idle(2)).write("/nope").key(KeyCode::Enter);
+    assert_eq!(desk.app.editor.whole(), "/nope", "what was typed stays");
+}
+
+#[test]
+fn names_are_completed() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("see @ma");
+    assert_eq!(desk.asked()[0], "LoadFiles");
+    desk.send(Msg::Files(vec!["README.md".to_owned(), "src/main.rs".to_owned()]));
+    desk.key(KeyCode::Tab);
+    assert_eq!(desk.app.editor.whole(), "see @src/main.rs ");
+    desk.ctrl('u').write("/com");
+    desk.key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["Do(Compact(None))"]);
+}
+
+#[test]
+fn earlier_messages_are_found_and_what_was_being_written_is_kept() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("new").key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), "earlier two");
+    desk.key(KeyCode::Up).key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), "earlier one");
+    desk.key(KeyCode::Down).key(KeyCode::Down);
+    assert_eq!(desk.app.editor.whole(), "new");
+}
+
+#[test]
+fn a_compaction_says_before_and_after() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.event(Event::CompactionStarted { reason: "step", before: 180_000 });
+    desk.event(Event::Compacted(Compaction {
+        reason: "step".to_owned(),
+        method: "model".to_owned(),
+        before: 180_000,
+        counted: None,
+        after: Some(12_300),
+        window: None,
+        reused: None,
+        failure: None,
+    }));
+    assert_eq!(
+        desk.printed(),
+        "\n◦ compacted: 180k tokens became 12.3k; the model summarised the conversation\n"
+    );
+}

@@ -1,0 +1,413 @@
+//! Markdown as rows of styled text, also while it is still coming.
+//!
+//! [`finished`] says how much of a growing text can no longer change its looks: all blocks but the last. So only the
+//! last block is read again when more comes. HTML is shown as the text it is, images by their description.
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
+
+use crate::text::{Row, plain, plain_line, width};
+use crate::theme::{ACCENT, BOLD, CODE, DIM, PLAIN};
+
+/// A part of a rendered text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Rows that are as they shall be.
+    Rows(Vec<Row>),
+    /// Code that can be coloured.
+    Code {
+        /// The word behind the fence.
+        language: String,
+        /// The code.
+        code: String,
+    },
+}
+
+/// How many bytes of a growing text are blocks that nothing behind them changes any more. A line that has no end yet may
+/// still belong to the block before it.
+pub(crate) fn finished(text: &str) -> usize {
+    let text = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let mut depth = 0;
+    let mut last = 0;
+    for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+        match event {
+            Event::Start(_) => {
+                if depth == 0 {
+                    last = range.start;
+                }
+                depth += 1;
+            }
+            Event::End(_) => depth -= 1,
+            Event::Rule if depth == 0 => last = range.start,
+            _ => {}
+        }
+    }
+    last
+}
+
+/// Renders a text. Between its blocks stands an empty row, but not between pieces.
+pub(crate) fn render(text: &str) -> Vec<Piece> {
+    let mut renderer = Renderer::default();
+    for event in Parser::new_ext(text, options()) {
+        renderer.take(event);
+    }
+    renderer.end_row();
+    renderer.end_piece();
+    renderer.pieces
+}
+
+/// Rows of a piece whose code is not coloured.
+pub(crate) fn uncoloured(piece: &Piece) -> Vec<Row> {
+    match piece {
+        Piece::Rows(rows) => rows.clone(),
+        Piece::Code { code, .. } => {
+            plain(code).map(|line| code_row(vec![Span::styled(line, CODE)])).collect()
+        }
+    }
+}
+
+/// A row of a block of code.
+pub(crate) fn code_row(spans: Vec<Span<'static>>) -> Row {
+    let mut all = vec![Span::raw("  ")];
+    all.extend(spans);
+    Row::of(all).verbatim()
+}
+
+fn options() -> Options {
+    Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
+}
+
+/// A table while it is read.
+#[derive(Default)]
+struct Table {
+    alignments: Vec<Alignment>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Default)]
+struct Renderer {
+    pieces: Vec<Piece>,
+    rows: Vec<Row>,
+    spans: Vec<Span<'static>>,
+    styles: Vec<Style>,
+    /// What stands before the next row, once: a bullet or a number.
+    marker: Option<String>,
+    /// How far lists and quotes have indented, one entry each: its text, and its width.
+    indents: Vec<String>,
+    /// The number of the next item of each list; none for bullets.
+    lists: Vec<Option<u64>>,
+    code: Option<(String, String)>,
+    table: Option<Table>,
+    link: Option<String>,
+    needs_gap: bool,
+}
+
+impl Renderer {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => self.text(&text),
+            Event::Code(code) => self.push(&plain_line(&code), CODE),
+            Event::Html(html) | Event::InlineHtml(html) => self.text(&html),
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.text(&text)
+            }
+            Event::SoftBreak => self.push(" ", PLAIN),
+            Event::HardBreak => self.end_row(),
+            Event::Rule => {
+                self.gap();
+                self.push("────────", DIM);
+                self.end_row();
+                self.needs_gap = true;
+            }
+            Event::TaskListMarker(is_done) => self.push(if is_done { "[x] " } else { "[ ] " }, PLAIN),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => self.gap(),
+            Tag::Heading { level, .. } => {
+                self.gap();
+                let underline =
+                    if level == HeadingLevel::H1 { Modifier::UNDERLINED } else { Modifier::empty() };
+                self.styles.push(BOLD.add_modifier(underline));
+            }
+            Tag::BlockQuote(_) => {
+                self.gap();
+                self.indents.push("│ ".to_owned());
+            }
+            Tag::CodeBlock(kind) => {
+                if self.indents.is_empty() {
+                    self.end_row();
+                } else {
+                    self.gap();
+                }
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.code = Some((language, String::new()));
+            }
+            Tag::List(first) => {
+                if self.lists.is_empty() {
+                    self.gap();
+                } else {
+                    self.end_row();
+                }
+                self.lists.push(first);
+            }
+            Tag::Item => {
+                self.end_row();
+                self.needs_gap = false;
+                let marker = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        *number += 1;
+                        format!("{}. ", *number - 1)
+                    }
+                    _ => "• ".to_owned(),
+                };
+                self.indents.push(" ".repeat(width(&marker)));
+                self.marker = Some(marker);
+            }
+            Tag::Emphasis => self.styles.push(Style::new().add_modifier(Modifier::ITALIC)),
+            Tag::Strong => self.styles.push(BOLD),
+            Tag::Strikethrough => self.styles.push(Style::new().add_modifier(Modifier::CROSSED_OUT)),
+            Tag::Link { dest_url, .. } => {
+                self.link = Some(dest_url.to_string());
+                self.styles.push(ACCENT.add_modifier(Modifier::UNDERLINED));
+            }
+            Tag::Image { .. } => self.push("image: ", DIM),
+            Tag::Table(alignments) => {
+                self.gap();
+                self.table = Some(Table { alignments, rows: Vec::new() });
+            }
+            Tag::TableHead | Tag::TableRow => {
+                if let Some(table) = &mut self.table {
+                    table.rows.push(Vec::new());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_block(),
+            TagEnd::Heading(_) => {
+                self.styles.pop();
+                self.end_block();
+            }
+            TagEnd::BlockQuote(_) => {
+                self.end_row();
+                self.indents.pop();
+                self.needs_gap = true;
+            }
+            TagEnd::CodeBlock => self.end_code(),
+            TagEnd::List(_) => {
+                self.end_row();
+                self.lists.pop();
+                self.needs_gap = self.lists.is_empty();
+            }
+            TagEnd::Item => {
+                self.end_row();
+                self.indents.pop();
+                self.marker = None;
+            }
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => drop(self.styles.pop()),
+            TagEnd::Link => self.end_link(),
+            TagEnd::TableCell => {
+                let text: String = self.spans.drain(..).map(|span| span.content.into_owned()).collect();
+                if let Some(row) = self.table.as_mut().and_then(|table| table.rows.last_mut()) {
+                    row.push(text);
+                }
+            }
+            TagEnd::Table => self.end_table(),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some((_, code)) = &mut self.code {
+            code.push_str(text);
+            return;
+        }
+        for (place, line) in text.split('\n').enumerate() {
+            if place > 0 {
+                self.end_row();
+            }
+            self.push(&plain_line(line), PLAIN);
+        }
+    }
+
+    fn push(&mut self, text: &str, style: Style) {
+        if !text.is_empty() {
+            let style = self.styles.iter().fold(PLAIN, |style, more| style.patch(*more)).patch(style);
+            self.spans.push(Span::styled(text.to_owned(), style));
+        }
+    }
+
+    /// Shows where a link leads, unless its text says so.
+    fn end_link(&mut self) {
+        self.styles.pop();
+        let Some(target) = self.link.take() else { return };
+        let is_said = self.spans.last().is_some_and(|span| target.ends_with(span.content.as_ref()));
+        if !is_said {
+            self.push(&format!(" ({})", plain_line(&target)), DIM);
+        }
+    }
+
+    fn end_block(&mut self) {
+        self.end_row();
+        self.needs_gap = true;
+    }
+
+    fn end_row(&mut self) {
+        if self.spans.is_empty() && self.marker.is_none() {
+            return;
+        }
+        let mut before: String = self.indents.concat();
+        let columns = width(&before);
+        if let Some(marker) = self.marker.take() {
+            // Its own indent, in the place of which it stands, is that many spaces.
+            before.truncate(before.len().saturating_sub(width(&marker)));
+            before.push_str(&marker);
+        }
+        let mut spans = Vec::new();
+        if !before.is_empty() {
+            spans.push(Span::styled(before, DIM));
+        }
+        spans.append(&mut self.spans);
+        self.rows.push(Row::of(spans).indented(columns));
+    }
+
+    /// Sets what comes apart from what came.
+    fn gap(&mut self) {
+        if !self.spans.is_empty() {
+            self.end_row();
+        }
+        if std::mem::take(&mut self.needs_gap) {
+            self.rows.push(Row::default());
+        }
+    }
+
+    fn end_piece(&mut self) {
+        if !self.rows.is_empty() {
+            self.pieces.push(Piece::Rows(std::mem::take(&mut self.rows)));
+        }
+    }
+
+    fn end_code(&mut self) {
+        let Some((language, code)) = self.code.take() else { return };
+        if self.indents.is_empty() {
+            self.end_piece();
+            self.pieces.push(Piece::Code { language, code });
+            self.needs_gap = false;
+        } else {
+            self.end_row();
+            let before = self.indents.concat();
+            let row = |line| Row::of(vec![Span::raw(before.clone()), Span::styled(line, CODE)]).verbatim();
+            self.rows.extend(plain(&code).map(row));
+            self.needs_gap = true;
+        }
+    }
+
+    fn end_table(&mut self) {
+        let Some(table) = self.table.take() else { return };
+        let columns = table.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                table.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
+            })
+            .collect();
+        for (place, row) in table.rows.iter().enumerate() {
+            let cells: Vec<String> = (0..columns)
+                .map(|column| {
+                    let cell = row.get(column).map_or("", String::as_str);
+                    let room = " ".repeat(widths[column] - width(cell));
+                    match table.alignments.get(column) {
+                        Some(Alignment::Right) => format!("{room}{cell}"),
+                        _ => format!("{cell}{room}"),
+                    }
+                })
+                .collect();
+            let style = if place == 0 { BOLD } else { PLAIN };
+            self.push(cells.join("  ").trim_end(), style);
+            self.end_row();
+        }
+        self.needs_gap = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, columns: usize) -> String {
+        let pieces: Vec<Vec<Row>> = render(text).iter().map(uncoloured).collect();
+        let rows: Vec<Row> = pieces.join(&Row::default());
+        rows.iter().flat_map(|row| row.wrapped(columns)).map(|line| format!("{line}\n")).collect()
+    }
+
+    const TEXT: &str = "# Title\n\nSome *em* and `code` and a [link](https://example.invalid/x).\nSame paragraph.\n\n- one\n- two with many words in it\n  1. inner\n  2. inner too\n- three\n\n> quoted text\n\n```rust\nfn main() {}\n```\n\n| a | b |\n|---|--:|\n| 日本 | 1 |\n\n<b>html</b>\n";
+
+    #[test]
+    fn every_kind_of_block_is_shown() {
+        insta::assert_snapshot!(shown(TEXT, 24), @r"
+        Title
+
+        Some em and code and a
+        link
+        (https://example.invalid
+        /x). Same paragraph.
+
+        • one
+        • two with many words in
+          it
+          1. inner
+          2. inner too
+        • three
+
+        │ quoted text
+
+          fn main() {}
+
+        a     b
+        日本  1
+
+        <b>html</b>
+        ");
+    }
+
+    #[test]
+    fn all_blocks_but_the_last_are_finished() {
+        let table = [
+            ("one", ""),
+            ("one\n\ntwo", ""),
+            ("one\n\ntwo\n", "one\n\n"),
+            ("one\n\n```\ncode\n\nmore", "one\n\n"),
+            ("one\n\n```\ncode\n```\n\nx\n", "one\n\n```\ncode\n```\n\n"),
+            ("- a\n\n- b\n", ""),
+            ("# t\nx\n", "# t\n"),
+            ("| a |\n|---|\n|", ""),
+        ];
+        for (text, done) in table {
+            assert_eq!(&text[..finished(text)], done, "{text:?}");
+        }
+    }
+
+    /// However the text is cut, its finished part and its rest together show what the whole shows.
+    #[test]
+    fn pieces_add_up_to_the_whole() {
+        for cut in (0..TEXT.len()).filter(|cut| TEXT.is_char_boundary(*cut)) {
+            let done = finished(&TEXT[..cut]);
+            let both = format!("{}\n{}", shown(&TEXT[..done], 30), shown(&TEXT[done..], 30));
+            let lines = |text: &str| {
+                text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(lines(&both), lines(&shown(TEXT, 30)), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Puts the live area and the scrollback on a terminal, as bytes.
+//!
+//! The conversation is printed like any program's output, so it ends up in the terminal's own scrollback, where
+//! selecting, searching and scrolling work as ever. The live area stands below it and is moved by printing. All
+//! movement is relative to where the cursor was left, so nothing is ever asked of the terminal, and there is no
+//! alternate screen to come back from. What changes is written in one piece, which terminals that know of it show at once.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+
+use crate::text::{Row, Wrap};
+use crate::view::View;
+
+const BEGIN: &str = "\x1b[?2026h";
+const END: &str = "\x1b[?2026l";
+
+/// Draws on a terminal.
+#[derive(Debug)]
+pub(crate) struct Painter<W> {
+    out: W,
+    has_colours: bool,
+    /// What is on the screen.
+    shown: Option<View>,
+    /// In which row of the live area the cursor is.
+    row: u16,
+    title: String,
+}
+
+impl<W: Write> Painter<W> {
+    /// A painter that writes to `out`. The cursor must be at the beginning of an empty line.
+    pub(crate) fn new(out: W, has_colours: bool) -> Self {
+        Painter { out, has_colours, shown: None, row: 0, title: String::new() }
+    }
+
+    /// Prints rows above the live area and draws it below them.
+    pub(crate) fn print(&mut self, rows: &[Row], view: View) -> io::Result<()> {
+        let mut bytes = String::from(BEGIN);
+        self.to_top(&mut bytes);
+        bytes.push_str("\x1b[J");
+        let columns = usize::from(view.buffer.area.width);
+        for row in rows {
+            match row.wrap {
+                Wrap::Words(_) => row.wrapped(columns).iter().for_each(|line| self.line(line, &mut bytes)),
+                Wrap::Terminal => self.line(&row.line, &mut bytes),
+            }
+        }
+        self.whole(&view, &mut bytes);
+        self.finish(view, bytes)
+    }
+
+    /// Draws the live area.
+    pub(crate) fn draw(&mut self, view: View) -> io::Result<()> {
+        let mut bytes = String::from(BEGIN);
+        match self.shown.take() {
+            Some(shown) if shown == view => {
+                self.shown = Some(shown);
+                return Ok(());
+            }
+            Some(shown) if shown.buffer.area == view.buffer.area => {
+                self.changes(&shown.buffer, &view, &mut bytes)
+            }
+            Some(_) | None => {
+                self.to_top(&mut bytes);
+                self.whole(&view, &mut bytes);
+            }
+        }
+        self.finish(view, bytes)
+    }
+
+    /// Takes in that the terminal has another number of columns. Most terminals then break the lines anew, so the live
+    /// area stands on as many rows as its lines take now.
+    pub(crate) fn resized(&mut self, columns: u16) {
+        let Some(shown) = self.shown.take() else { return };
+        let area = shown.buffer.area;
+        let columns = columns.max(1);
+        let rows_of = |y: u16| used_columns(&shown.buffer, y).div_ceil(columns).max(1);
+        let above: u16 = (0..self.row.min(area.height)).map(rows_of).sum();
+        let inside = shown.cursor.map_or(0, |(column, _)| column / columns);
+        self.row = above + inside;
+    }
+
+    /// Draws from nothing: on an empty screen, below what is in the scrollback.
+    pub(crate) fn redraw(&mut self, view: View) -> io::Result<()> {
+        self.shown = None;
+        self.row = 0;
+        let mut bytes = format!("{BEGIN}\x1b[H\x1b[2J");
+        self.whole(&view, &mut bytes);
+        self.finish(view, bytes)
+    }
+
+    /// Takes the live area away, and leaves the cursor where it began.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        let mut bytes = String::new();
+        self.to_top(&mut bytes);
+        bytes.push_str("\x1b[J\x1b[?25h");
+        self.shown = None;
+        self.row = 0;
+        self.out.write_all(bytes.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Sets the terminal's title, if it is another.
+    pub(crate) fn title(&mut self, title: &str) -> io::Result<()> {
+        if self.title == title {
+            return Ok(());
+        }
+        title.clone_into(&mut self.title);
+        write!(self.out, "\x1b]2;{}\x07", inert(title))?;
+        self.out.flush()
+    }
+
+    /// Rings.
+    pub(crate) fn bell(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\x07")?;
+        self.out.flush()
+    }
+
+    fn to_top(&self, bytes: &mut String) {
+        bytes.push('\r');
+        if self.row > 0 {
+            let _ = write!(bytes, "\x1b[{}A", self.row);
+        }
+    }
+
+    fn line(&self, line: &Line<'static>, bytes: &mut String) {
+        let mut style = Style::new();
+        for span in &line.spans {
+            self.restyle(&mut style, line.style.patch(span.style), bytes);
+            bytes.push_str(&inert(&span.content));
+        }
+        self.restyle(&mut style, Style::new(), bytes);
+        bytes.push_str("\r\n");
+    }
+
+    /// Draws every row from the top of the live area on.
+    fn whole(&mut self, view: &View, bytes: &mut String) {
+        let height = view.buffer.area.height;
+        for y in 0..height {
+            self.buffer_row(&view.buffer, y, bytes);
+            if y + 1 < height {
+                bytes.push_str("\r\n");
+            }
+        }
+        bytes.push_str("\x1b[J");
+        self.row = height.saturating_sub(1);
+    }
+
+    /// Draws the rows that are different.
+    fn changes(&mut self, shown: &Buffer, view: &View, bytes: &mut String) {
+        for y in 0..view.buffer.area.height {
+            if row_of(shown, y) != row_of(&view.buffer, y) {
+                self.go_to_row(y, bytes);
+                self.buffer_row(&view.buffer, y, bytes);
+            }
+        }
+    }
+
+    fn go_to_row(&mut self, y: u16, bytes: &mut String) {
+        bytes.push('\r');
+        match y.cmp(&self.row) {
+            std::cmp::Ordering::Less => drop(write!(bytes, "\x1b[{}A", self.row - y)),
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => drop(write!(bytes, "\x1b[{}B", y - self.row)),
+        }
+        self.row = y;
+    }
+
+    fn buffer_row(&self, buffer: &Buffer, y: u16, bytes: &mut String) {
+        let mut style = Style::new();
+        let used = used_columns(buffer, y);
+        let mut x = 0;
+        while x < used {
+            let cell = &buffer[(x, y)];
+            self.restyle(&mut style, style_of(cell), bytes);
+            bytes.push_str(&inert(cell.symbol()));
+            x += u16::try_from(crate::text::width(cell.symbol())).unwrap_or(1).max(1);
+        }
+        self.restyle(&mut style, Style::new(), bytes);
+        // Behind the last column the cursor still stands on it, and what is there would be erased.
+        if x < buffer.area.width {
+            bytes.push_str("\x1b[K");
+        }
+    }
+
+    fn restyle(&self, now: &mut Style, wanted: Style, bytes: &mut String) {
+        let wanted = if self.has_colours { wanted } else { Style { fg: None, ..wanted } };
+        if *now == wanted {
+            return;
+        }
+        *now = wanted;
+        bytes.push_str("\x1b[0");
+        for (modifier, code) in [
+            (Modifier::BOLD, 1),
+            (Modifier::DIM, 2),
+            (Modifier::ITALIC, 3),
+            (Modifier::UNDERLINED, 4),
+            (Modifier::CROSSED_OUT, 9),
+        ] {
+            if wanted.add_modifier.contains(modifier) {
+                let _ = write!(bytes, ";{code}");
+            }
+        }
+        match wanted.fg {
+            Some(Color::Red) => bytes.push_str(";31"),
+            Some(Color::Green) => bytes.push_str(";32"),
+            Some(Color::Yellow) => bytes.push_str(";33"),
+            Some(Color::Blue) => bytes.push_str(";34"),
+            Some(Color::Magenta) => bytes.push_str(";35"),
+            Some(Color::Cyan) => bytes.push_str(";36"),
+            Some(Color::Indexed(n)) => drop(write!(bytes, ";38;5;{n}")),
+            // No other colour is ever used.
+            Some(_) | None => {}
+        }
+        bytes.push('m');
+    }
+
+    fn finish(&mut self, view: View, mut bytes: String) -> io::Result<()> {
+        match view.cursor {
+            Some((column, row)) => {
+                self.go_to_row(row, &mut bytes);
+                if column > 0 {
+                    let _ = write!(bytes, "\x1b[{column}C");
+                }
+                bytes.push_str("\x1b[?25h");
+            }
+            None => bytes.push_str("\x1b[?25l"),
+        }
+        bytes.push_str(END);
+        self.shown = Some(view);
+        self.out.write_all(bytes.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// The last word on what reaches the terminal: no control character does.
+fn inert(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>().into()
+    } else {
+        text.into()
+    }
+}
+
+fn row_of(buffer: &Buffer, y: u16) -> &[Cell] {
+    let width = usize::from(buffer.area.width);
+    let start = usize::from(y) * width;
+    &buffer.content[start..start + width]
+}
+
+fn used_columns(buffer: &Buffer, y: u16) -> u16 {
+    let cells = row_of(buffer, y);
+    let blank = cells.iter().rev().take_while(|cell| cell.symbol() == " ").count();
+    u16::try_from(cells.len() - blank).unwrap_or(u16::MAX)
+}
+
+fn style_of(cell: &Cell) -> Style {
+    let fg = Some(cell.fg).filter(|colour| *colour != Color::Reset);
+    Style { fg, add_modifier: cell.modifier, ..Style::new() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The bytes on a terminal that is read back.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::*;
+use crate::theme::{BOLD, GOOD, PLAIN};
+
+/// A terminal, and a painter that writes to it.
+struct Screen {
+    parser: vt100::Parser,
+    painter: Painter<Vec<u8>>,
+}
+
+impl Screen {
+    fn new(rows: u16, columns: u16) -> Self {
+        let size = |n: u16| std::num::NonZeroU16::new(n).unwrap();
+        let mut parser = vt100::Parser::new(size(rows), size(columns), 1_000);
+        parser.process(b"$ mainstay\r\n");
+        Screen { parser, painter: Painter::new(Vec::new(), true) }
+    }
+
+    fn flush(&mut self) {
+        let bytes = std::mem::take(&mut self.painter.out);
+        self.parser.process(&bytes);
+    }
+
+    fn draw(&mut self, view: View) {
+        self.painter.draw(view).unwrap();
+        self.flush();
+    }
+
+    fn print(&mut self, rows: &[Row], view: View) {
+        self.painter.print(rows, view).unwrap();
+        self.flush();
+    }
+
+    /// The rows of the screen, the empty ones at its end left out.
+    fn rows(&self) -> Vec<String> {
+        self.parser.screen().contents().trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// What is in the scrollback and on the screen.
+    fn everything(&mut self) -> Vec<String> {
+        self.parser.screen_mut().set_scrollback(usize::MAX);
+        let back = self.parser.screen().scrollback();
+        let mut all = Vec::new();
+        for offset in (0..=back).rev() {
+            self.parser.screen_mut().set_scrollback(offset);
+            let contents = self.parser.screen().contents();
+            let mut lines = contents.lines();
+            if offset > 0 {
+                all.push(lines.next().unwrap_or_default().trim_end().to_owned());
+            } else {
+                all.extend(lines.map(|line| line.trim_end().to_owned()));
+            }
+        }
+        self.parser.screen_mut().set_scrollback(0);
+        while all.last().is_some_and(String::is_empty) {
+            all.pop();
+        }
+        all
+    }
+}
+
+fn view_of(lines: &[&str], columns: u16, cursor: Option<(u16, u16)>) -> View {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, u16::try_from(lines.len()).unwrap()));
+    for (y, line) in (0u16..).zip(lines) {
+        buffer.set_line(0, y, &Line::raw((*line).to_owned()), columns);
+    }
+    View { buffer, cursor }
+}
+
+fn row(text: &str) -> Row {
+    Row::new(text, PLAIN)
+}
+
+#[test]
+fn the_conversation_stays_above_and_the_live_area_below() {
+    let mut screen = Screen::new(6, 20);
+    screen.draw(view_of(&["› ", "status"], 20, Some((2, 0))));
+    screen.print(&[row("one"), row("two")], view_of(&["› x", "status"], 20, Some((3, 0))));
+    assert_eq!(screen.rows(), ["$ mainstay", "one", "two", "› x", "status"]);
+    assert_eq!(screen.parser.screen().cursor_position(), (3, 3));
+    screen.draw(view_of(&["a plan", "with items", "› xy", "status"], 20, Some((4, 2))));
+    assert_eq!(screen.rows(), ["one", "two", "a plan", "with items", "› xy", "status"]);
+    screen.draw(view_of(&["› xy", "status"], 20, Some((4, 0))));
+    assert_eq!(screen.rows(), ["one", "two", "› xy", "status"]);
+    for n in 0..10 {
+        screen.print(&[row(&format!("row {n}"))], view_of(&["› xy", "status"], 20, Some((4, 0))));
+    }
+    let all = screen.everything();
+    let mut expected: Vec<String> = ["$ mainstay", "one", "two"].map(str::to_owned).to_vec();
+    expected.extend((0..10).map(|n| format!("row {n}")));
+    expected.extend(["› xy", "status"].map(str::to_owned));
+    assert_eq!(all, expected, "every row once, in order");
+}
+
+#[test]
+fn only_rows_that_changed_are_written() {
+    let mut screen = Screen::new(6, 40);
+    screen.draw(view_of(&["a row that stays as it is", "› ", "status"], 40, Some((2, 1))));
+    screen.painter.draw(view_of(&["a row that stays as it is", "› k", "status"], 40, Some((3, 1)))).unwrap();
+    let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
+    assert!(!bytes.contains("stays") && !bytes.contains("status"), "{bytes:?}");
+    assert!(bytes.len() < 60, "{bytes:?}");
+    screen.flush();
+    screen.painter.draw(view_of(&["a row that stays as it is", "› k", "status"], 40, Some((3, 1)))).unwrap();
+    assert_eq!(screen.painter.out, b"");
+}
+
+#[test]
+fn wide_and_combining_characters_stay_whole_also_at_the_edge() {
+    let mut screen = Screen::new(8, 10);
+    let wide = "日本語日本";
+    screen.print(
+        &[row("日本語日本語"), row("e\u{301}a\u{308}")],
+        view_of(&[wide, "› e\u{301}"], 10, Some((3, 1))),
+    );
+    assert_eq!(screen.rows(), ["$ mainstay", "日本語日本", "語", "e\u{301}a\u{308}", wide, "› e\u{301}"]);
+    screen.draw(view_of(&["日本語日x", "› e\u{301}"], 10, Some((3, 1))));
+    screen.draw(view_of(&[wide, "› e\u{301}"], 10, Some((3, 1))));
+    assert_eq!(screen.rows()[4..], [wide, "› e\u{301}"]);
+}
+
+/// F08: even a row that somebody forgot to make plain steers nothing.
+#[test]
+fn no_control_character_reaches_the_terminal() {
+    let mut painter = Painter::new(Vec::new(), true);
+    let bad = Row::of(vec![ratatui::text::Span::raw("\u{1b}]52;c;QQ==\u{7}\u{9b}31m\r\nX")]);
+    painter.print(&[bad], view_of(&["›"], 10, None)).unwrap();
+    painter.title("t\u{7}\u{1b}]0;x").unwrap();
+    let bytes = String::from_utf8(painter.out).unwrap();
+    assert!(
+        !bytes.contains("\u{1b}]52") && !bytes.contains('\u{9b}') && !bytes.contains("\u{1b}]0"),
+        "{bytes:?}"
+    );
+}
+
+/// In a terminal that breaks its lines anew, the live area takes more rows after it became narrow, and none of the
+/// conversation is lost.
+#[test]
+fn a_narrower_terminal_loses_nothing() {
+    let mut screen = Screen::new(10, 20);
+    screen.print(&[row("kept")], view_of(&["a live row of 20 col", "› text", "status"], 20, Some((6, 1))));
+    screen.painter.resized(10);
+    // What such a terminal makes of it.
+    let mut narrow = Screen::new(10, 10);
+    narrow.parser.process("kept\r\na live row\r\n of 20 col\r\n› text\r\nstatus\x1b[A".as_bytes());
+    std::mem::swap(&mut screen.parser, &mut narrow.parser);
+    screen.draw(view_of(&["a live row", "› text", "status"], 10, Some((6, 1))));
+    assert_eq!(screen.rows(), ["$ mainstay", "kept", "a live row", "› text", "status"]);
+}
+
+#[test]
+fn colours_are_left_out_where_they_are_not_wanted() {
+    let styled = |has_colours: bool| {
+        let mut painter = Painter::new(Vec::new(), has_colours);
+        let row = Row::of(vec![ratatui::text::Span::styled("x", GOOD.patch(BOLD))]);
+        painter.print(&[row], view_of(&["›"], 10, None)).unwrap();
+        String::from_utf8(painter.out).unwrap()
+    };
+    assert!(styled(true).contains("\x1b[0;1;32mx"));
+    assert!(styled(false).contains("\x1b[0;1mx"));
+    assert!(!styled(true).contains("\x1b[0;48") && Style::new().bg.is_none());
+}

@@ -1,0 +1,338 @@
+//! What the live area below the conversation shows: a pure function of the interface's state.
+//!
+//! From top to bottom: what is being said and not in the scrollback yet, what is going on, messages that wait, the plan
+//! (at most a third of the screen, the active item always in it), the input or what stands in its place, completions, and
+//! the status line. Where there is little room the upper parts give way first.
+
+mod overlay;
+
+use std::time::Duration;
+
+use mainstay_agent::session::plan::{PlanItem, PlanItemStatus};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::app::{App, Overlay, Phase, Work};
+use crate::markdown::{render, uncoloured};
+use crate::text::{Row, plain_line, shortened, width};
+use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
+use crate::transcript::{call_words, duration, plan_sign, tokens};
+
+/// The most rows for calls that run, and for messages that wait.
+const CALLS: usize = 3;
+const QUEUED: usize = 3;
+
+/// A picture of the live area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The cells.
+    pub(crate) buffer: Buffer,
+    /// Where the cursor is, by column and row; hidden if nowhere.
+    pub(crate) cursor: Option<(u16, u16)>,
+}
+
+/// Rows that belong together, with the cursor in one of them.
+#[derive(Default)]
+struct Section {
+    rows: Vec<Line<'static>>,
+    cursor: Option<(usize, usize)>,
+}
+
+/// Draws the live area.
+pub(crate) fn view(app: &App) -> View {
+    let (columns, screen) = (usize::from(app.size.0.max(4)), usize::from(app.size.1.max(2)));
+    let status = if screen >= 4 { vec![status(app, columns)] } else { Vec::new() };
+    let mut left = screen - status.len();
+    // A question needs the room more.
+    let most = if app.asks() && screen < 20 { 1 } else { screen / 3 };
+    let plan = plan(app, columns, most.min(left - 1));
+    left -= plan.len();
+    let bottom = match &app.overlay {
+        Some(Overlay::Approval(approving)) => overlay::approval(approving, columns, left),
+        Some(Overlay::Picker(picker)) => overlay::picker(picker, columns, left.min(screen * 2 / 3).max(3)),
+        None => input(app, columns, (screen / 3).clamp(1, left)),
+    };
+    left -= bottom.rows.len().min(left);
+    let completion = completion(app, columns, left.min(6));
+    left -= completion.len();
+    let activity = activity(app, columns, left.min(CALLS));
+    left -= activity.len();
+    let queue = queue(app, columns, left.min(QUEUED));
+    left -= queue.len();
+    let stream = stream(app, columns, left);
+    left -= stream.len();
+    let mut rows: Vec<Line<'static>> = Vec::new();
+    if screen >= 12 && left > 0 {
+        rows.push(Line::default());
+    }
+    let above = [stream, activity, queue, plan];
+    above.into_iter().for_each(|part| rows.extend(part));
+    let cursor = bottom.cursor.map(|(column, row)| (column, row + rows.len()));
+    rows.extend(bottom.rows);
+    rows.extend(completion);
+    rows.extend(status);
+    drawn(rows, cursor, columns, screen)
+}
+
+fn drawn(
+    mut rows: Vec<Line<'static>>,
+    cursor: Option<(usize, usize)>,
+    columns: usize,
+    screen: usize,
+) -> View {
+    let over = rows.len().saturating_sub(screen);
+    rows.drain(..over);
+    let to_u16 = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, to_u16(columns), to_u16(rows.len())));
+    for (y, line) in (0u16..).zip(&rows) {
+        buffer.set_line(0, y, line, to_u16(columns));
+    }
+    let cursor = cursor
+        .and_then(|(column, row)| Some((to_u16(column.min(columns - 1)), to_u16(row.checked_sub(over)?))));
+    View { buffer, cursor }
+}
+
+/// The end of what is on its way to the scrollback.
+fn stream(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let mut rows: Vec<Row> = app.committing();
+    if !app.stream.trim().is_empty() {
+        rows.extend(render(&app.stream).iter().flat_map(uncoloured));
+    }
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    for row in rows.iter().rev() {
+        if lines.len() >= most {
+            break;
+        }
+        lines.extend(row.wrapped(columns).into_iter().rev());
+    }
+    lines.truncate(most);
+    lines.reverse();
+    lines
+}
+
+fn activity(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let Some(work) = &app.work else { return Vec::new() };
+    if most == 0 || app.asks() {
+        return Vec::new();
+    }
+    if work.calls.is_empty() || work.is_cancelled || work.phase != Phase::Working {
+        return vec![Line::styled(shortened(&doing(app, work), columns), DIM)];
+    }
+    let hidden = work.calls.len().saturating_sub(most);
+    let since = |then: Duration| duration(app.now.saturating_sub(then));
+    work.calls[hidden..]
+        .iter()
+        .map(|(call, then)| {
+            let time = format!(" · {}", since(*then));
+            let words = shortened(&call_words(call), columns.saturating_sub(width(&time) + 2));
+            Line::from(vec![Span::styled("• ", ACCENT), Span::styled(words, PLAIN), Span::styled(time, DIM)])
+        })
+        .collect()
+}
+
+/// What is waited for, in words.
+fn doing(app: &App, work: &Work) -> String {
+    let time = duration(app.now.saturating_sub(work.since));
+    if work.is_cancelled {
+        return "… cancelling".to_owned();
+    }
+    match &work.phase {
+        Phase::Retry { at, words } => {
+            let left = at.saturating_sub(app.now);
+            format!("… in {} s: {}", left.as_millis().div_ceil(1_000), plain_line(words))
+        }
+        Phase::Compacting { before } => {
+            format!("… making room: summarising {} tokens · {time} · Esc cancels", tokens(*before))
+        }
+        Phase::Other(words) => format!("… {words} · {time}"),
+        Phase::Working => {
+            let thought = work.reasoning.trim_end().lines().last().map(plain_line).unwrap_or_default();
+            if thought.is_empty() {
+                format!("… working · {time} · Esc cancels")
+            } else {
+                format!("… thinking · {time} · {thought}")
+            }
+        }
+    }
+}
+
+fn queue(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let hidden = app.queue.len().saturating_sub(most);
+    let line = |text: &String| {
+        let first = text.lines().next().unwrap_or_default();
+        let words = format!("↳ waits: {}", plain_line(&shortened(first, 300)));
+        Line::styled(shortened(&words, columns), DIM)
+    };
+    app.queue.iter().skip(hidden).map(line).collect()
+}
+
+/// The plan, in at most `most` rows; nothing once it is done.
+fn plan(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let view = &app.session.plan;
+    let items = &view.plan.items;
+    if !view.plan.has_unfinished() || most == 0 {
+        return Vec::new();
+    }
+    let active = items
+        .iter()
+        .position(|item| item.status == PlanItemStatus::InProgress)
+        .or_else(|| items.iter().position(|item| item.status == PlanItemStatus::Pending))
+        .unwrap_or(0);
+    let mut marks = String::new();
+    if view.carried {
+        marks.push_str(" · carried");
+    }
+    if app.is_interrupted {
+        marks.push_str(" · interrupted");
+    }
+    let count = format!("{}/{}", view.plan.completed(), items.len());
+    if most < 3 {
+        return short_plan(items, active, &count, &marks, columns, most);
+    }
+    let room = (most - 1).min(items.len());
+    // What is next matters more than what was last.
+    let before = if room < 4 { 0 } else { 1 };
+    let first = active.saturating_sub(before).min(items.len() - room);
+    let hidden = match (first, items.len() - first - room) {
+        (0, 0) => String::new(),
+        (above, 0) => format!(" · {above} above"),
+        (0, below) => format!(" · {below} below"),
+        (above, below) => format!(" · {above} above, {below} below"),
+    };
+    let head =
+        vec![Span::styled(format!("Plan {count}"), BOLD), Span::styled(format!("{marks}{hidden}"), DIM)];
+    let mut rows = vec![Line::from(head)];
+    rows.extend(items[first..first + room].iter().map(|item| plan_row(item, columns)));
+    rows
+}
+
+fn plan_row(item: &PlanItem, columns: usize) -> Line<'static> {
+    let (sign, style) = plan_sign(item.status);
+    let sign_style = if item.status == PlanItemStatus::InProgress { ACCENT } else { style };
+    let words = shortened(&plain_line(item_words(item)), columns.saturating_sub(4));
+    Line::from(vec![Span::styled(format!("  {sign} "), sign_style), Span::styled(words, style)])
+}
+
+fn item_words(item: &PlanItem) -> &str {
+    match item.status {
+        PlanItemStatus::InProgress if !item.active_form.is_empty() => &item.active_form,
+        _ => &item.content,
+    }
+}
+
+/// The plan in one or two rows: what is being done, then what is next.
+fn short_plan(
+    items: &[PlanItem],
+    active: usize,
+    count: &str,
+    marks: &str,
+    columns: usize,
+    most: usize,
+) -> Vec<Line<'static>> {
+    let end = format!(" {count}{marks}");
+    let words = shortened(&plain_line(item_words(&items[active])), columns.saturating_sub(width(&end) + 2));
+    let sign = plan_sign(items[active].status).0;
+    let mut rows = vec![Line::from(vec![
+        Span::styled(format!("{sign} "), ACCENT),
+        Span::styled(words, BOLD),
+        Span::styled(shortened(&end, columns), DIM),
+    ])];
+    let next = items[active + 1..].iter().find(|item| item.status == PlanItemStatus::Pending);
+    if let (2.., Some(next)) = (most, next) {
+        rows.push(Line::styled(shortened(&format!("  next: {}", plain_line(&next.content)), columns), DIM));
+    }
+    rows
+}
+
+fn input(app: &App, columns: usize, most: usize) -> Section {
+    if app.editor.is_empty() {
+        let words = match (&app.work, columns) {
+            (_, ..30) => "",
+            (None, _) => "Say what to do · /help",
+            (Some(_), _) => "Your word waits for the next step",
+        };
+        let row = Line::from(vec![Span::styled("› ", ACCENT), Span::styled(words, DIM)]);
+        return Section { rows: vec![row], cursor: Some((2, 0)) };
+    }
+    let layout = app.editor.layout(columns - 2);
+    let first = (layout.row + 1).saturating_sub(most);
+    let shown = layout.rows.iter().enumerate().skip(first).take(most);
+    let rows = shown
+        .map(|(place, text)| {
+            let sign = if place == 0 { "› " } else { "  " };
+            Line::from(vec![Span::styled(sign, ACCENT), Span::raw(text.clone())])
+        })
+        .collect();
+    Section { rows, cursor: Some((layout.column + 2, layout.row - first)) }
+}
+
+fn completion(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+    let Some(completion) = &app.completion else { return Vec::new() };
+    let first = (completion.chosen + 1).saturating_sub(most);
+    let shown = completion.offers.iter().enumerate().skip(first).take(most);
+    shown
+        .map(|(place, (offer, what))| {
+            let style = if place == completion.chosen { SELECTED } else { PLAIN };
+            let sign = if place == completion.chosen { "▸ " } else { "  " };
+            let words = shortened(&plain_line(offer), columns.saturating_sub(2));
+            let room = columns.saturating_sub(16);
+            let what = if what.is_empty() || room < 12 { String::new() } else { shortened(what, room) };
+            let gap = " ".repeat(14usize.saturating_sub(width(&words)));
+            Line::from(vec![
+                Span::styled(sign, style),
+                Span::styled(words, style),
+                Span::styled(if what.is_empty() { String::new() } else { format!("{gap}{what}") }, DIM),
+            ])
+        })
+        .collect()
+}
+
+fn status(app: &App, columns: usize) -> Line<'static> {
+    if let Some(hint) = app.hint() {
+        return Line::styled(shortened(&plain_line(hint), columns), WARN);
+    }
+    if app.asks() {
+        return Line::styled(shortened("waiting for your answer · Esc cancels the turn", columns), WARN);
+    }
+    let mut words = String::new();
+    for part in status_parts(app, columns) {
+        let gap = if words.is_empty() { "" } else { " · " };
+        if width(&words) + width(gap) + width(&part) <= columns {
+            words.push_str(gap);
+            words.push_str(&part);
+        }
+    }
+    Line::styled(words, DIM)
+}
+
+/// What the status line says, the most important first: what does not fit is left out.
+fn status_parts(app: &App, columns: usize) -> Vec<String> {
+    let session = &app.session;
+    let mut parts = vec![shortened(&plain_line(short_model(&session.model)), (columns / 2).max(8))];
+    if session.window > 0 {
+        let percent = session.used.saturating_mul(100).div_ceil(session.window).min(999);
+        parts.push(format!("{percent}% of {}", tokens(session.window)));
+    }
+    let sandbox = if session.is_sandboxed { "sandbox" } else { "no sandbox" };
+    parts.push(sandbox.to_owned());
+    if !session.approve.is_empty() {
+        parts.push(format!("approve {}", session.approve));
+    }
+    match app.jobs.len() {
+        0 => {}
+        1 => parts.push("1 job".to_owned()),
+        n => parts.push(format!("{n} jobs")),
+    }
+    parts.extend(app.branch.as_deref().map(plain_line));
+    parts.extend(session.id.clone());
+    parts
+}
+
+/// The last part of a model's name.
+fn short_model(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests;

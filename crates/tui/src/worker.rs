@@ -1,0 +1,604 @@
+//! The session's side: owns the agent on a thread of its own, so that typing never waits for it.
+//!
+//! Orders come in one at a time and are carried out in turn; what happens is told on the channel that the interface
+//! listens to. A message that is written while a turn runs lies in the [`Outbox`] until the next border of the turn, and
+//! can be taken back until then; at the border it is accepted by the agent, which makes it durable.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use mainstay_agent::session::entry::{Grant, StopReason};
+use mainstay_agent::session::log::{RewindTo, SessionSummary};
+use mainstay_agent::undo::undo;
+use mainstay_agent::{
+    Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Notifier, Resumed, Setup, TurnReport,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{Msg, Opened, Order, Told};
+use crate::markdown::Piece;
+use crate::text::{Row, plain_line};
+use crate::transcript::{self, Part};
+
+/// How much of a conversation is shown when it is gone on with.
+const SHOWN: usize = 40;
+
+/// What the embedding program does for the interface.
+pub trait Host: Send + Sync {
+    /// What an agent is given to work with: for the session in a folder, else for a new one; with another model than the
+    /// configured one, if that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made; the text says why and what to do.
+    fn setup(&self, session: Option<&Path>, model: Option<&str>) -> Result<Prepared, String>;
+
+    /// All sessions, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be listed.
+    fn sessions(&self) -> Result<Vec<SessionSummary>, String>;
+
+    /// Makes a session of its own from the one in a folder, and says where it lies.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made.
+    fn fork(&self, session: &Path) -> Result<PathBuf, String>;
+
+    /// Keeps a permission for the project.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be kept.
+    fn keep(&self, workspace: &Path, grant: &Grant) -> Result<(), String>;
+}
+
+/// What an agent is given to work with, and what the user shall know of it.
+pub struct Prepared {
+    /// The setup. Who hears events and who is asked is the interface's matter.
+    pub setup: Setup,
+    /// Lines for the user.
+    pub notes: Vec<String>,
+}
+
+/// An order with what cancels it.
+pub(crate) type Job = (Order, CancellationToken);
+
+/// Messages that wait for the next border of a turn.
+#[derive(Clone, Default)]
+pub(crate) struct Outbox(Arc<Mutex<VecDeque<String>>>);
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a message in.
+    pub(crate) fn put(&self, text: String) {
+        self.lock().push_back(text);
+    }
+
+    /// Takes the last message back, unless it was handed over.
+    pub(crate) fn take_back(&self) -> Option<String> {
+        self.lock().pop_back()
+    }
+
+    fn take_all(&self) -> Vec<String> {
+        self.lock().drain(..).collect()
+    }
+}
+
+/// What both sides hold.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// Where the interface listens.
+    pub(crate) msgs: UnboundedSender<Msg>,
+    /// Messages that wait.
+    pub(crate) outbox: Outbox,
+    /// What cancels the work that is going on.
+    pub(crate) cancel: Arc<Mutex<CancellationToken>>,
+    /// Who waits for an answer of the user.
+    pub(crate) question: Arc<Mutex<Option<oneshot::Sender<Approval>>>>,
+}
+
+impl Shared {
+    fn tell(&self, told: Told) {
+        // Without anybody who listens the program is about to end.
+        let _ = self.msgs.send(Msg::Session(Box::new(told)));
+    }
+
+    /// Makes `token` what cancels the work that is going on.
+    pub(crate) fn cancelled_by(&self, token: CancellationToken) {
+        *self.cancel.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// Cancels the work that is going on.
+    pub(crate) fn cancel(&self) {
+        self.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    }
+
+    fn question(&self) -> MutexGuard<'_, Option<oneshot::Sender<Approval>>> {
+        self.question.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers the open question.
+    pub(crate) fn answer(&self, answer: Approval) {
+        if let Some(question) = self.question().take() {
+            // Withdrawn in the same moment: then nobody wants it.
+            let _ = question.send(answer);
+        }
+    }
+}
+
+/// Asks the user of the interface.
+struct Asker {
+    shared: Shared,
+    host: Arc<dyn Host>,
+    workspace: PathBuf,
+}
+
+/// Withdraws a question that nobody answered.
+struct Withdrawal<'a>(&'a Shared);
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if self.0.question().take().is_some() {
+            self.0.tell(Told::Withdrawn);
+        }
+    }
+}
+
+impl Approver for Asker {
+    fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            *self.shared.question() = Some(sender);
+            let _withdrawal = Withdrawal(&self.shared);
+            self.shared.tell(Told::Ask(request.clone()));
+            receiver.await.unwrap_or(Approval::No { word: String::new() })
+        })
+    }
+
+    fn keep(&self, grant: &Grant) -> Result<(), String> {
+        self.host.keep(&self.workspace, grant)
+    }
+}
+
+/// The session's side.
+pub(crate) struct Worker {
+    host: Arc<dyn Host>,
+    shared: Shared,
+    orders: UnboundedReceiver<Job>,
+    /// What the next agent is made with.
+    setup: Option<Setup>,
+    agent: Option<Agent>,
+    notifier: Arc<Mutex<Option<Notifier>>>,
+    /// How many orders were carried out.
+    done: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(host: Arc<dyn Host>, shared: Shared, orders: UnboundedReceiver<Job>) -> Self {
+        Worker { host, shared, orders, setup: None, agent: None, notifier: Arc::default(), done: 0 }
+    }
+
+    /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
+    pub(crate) async fn serve(mut self, session: Option<PathBuf>) {
+        match session {
+            Some(dir) => self.resume(&dir, None),
+            None => self.prepare(),
+        }
+        self.idle();
+        loop {
+            let job = tokio::select! {
+                job = self.orders.recv() => match job {
+                    Some(job) => job,
+                    None => return,
+                },
+                () = woken(self.agent.as_ref()) => {
+                    self.wake().await;
+                    continue;
+                }
+            };
+            self.carry_out(job).await;
+            self.done += 1;
+            match self.agent {
+                Some(_) => hand_over(&self.notifier, &self.shared),
+                None => self.give_back(),
+            }
+            self.idle();
+        }
+    }
+
+    /// Makes ready for a new session, which begins with the first prompt.
+    fn prepare(&mut self) {
+        match self.host.setup(None, None) {
+            Ok(prepared) => {
+                self.notes(&prepared.notes);
+                self.setup = Some(self.equipped(prepared.setup));
+                self.tell_opened(false);
+            }
+            Err(why) => self.failed(&why),
+        }
+    }
+
+    async fn carry_out(&mut self, (order, cancel): Job) {
+        match order {
+            Order::Prompt(text) => self.prompt(&text, &cancel).await,
+            Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
+            Order::Model(name) => self.change_model(&name),
+            Order::ListSessions => match self.host.sessions() {
+                Ok(sessions) => self.shared.tell(Told::Sessions(sessions)),
+                Err(why) => self.failed(&why),
+            },
+            Order::Resume(dir) => self.resume(&dir, None),
+            Order::Fork => self.fork(),
+            Order::ListTurns => {
+                let turns = self.agent.as_ref().map(|agent| {
+                    agent.read(|state| {
+                        let owned = |(turn, text): (u64, &str)| (turn, text.to_owned());
+                        state.turns_in_view().into_iter().map(owned).collect()
+                    })
+                });
+                self.shared.tell(Told::Turns(turns.unwrap_or_default()));
+            }
+            Order::Rewind(turn) => self.rewind(turn),
+            Order::Undo => self.undo(),
+            Order::History => self.show_conversation(None),
+            Order::Permissions => self.say_permissions(),
+            Order::Notify(text) => self.notify(&text),
+        }
+    }
+
+    async fn prompt(&mut self, text: &str, cancel: &CancellationToken) {
+        if self.agent.is_none() && !self.create() {
+            return self.give_back();
+        }
+        let Some(agent) = &mut self.agent else { return };
+        let report = agent.run(text, cancel).await;
+        self.after_turn(&report);
+    }
+
+    async fn wake(&mut self) {
+        let cancel = CancellationToken::new();
+        self.shared.cancelled_by(cancel.clone());
+        let Some(agent) = &mut self.agent else { return };
+        if let Some(report) = agent.wake(&cancel).await {
+            self.after_turn(&report);
+            self.idle();
+        }
+    }
+
+    /// What was written too late for the turn begins the next one; after a failure it is the user's again.
+    fn after_turn(&self, report: &TurnReport) {
+        match report.stop_reason {
+            StopReason::Cancelled | StopReason::Error => self.give_back(),
+            _ => hand_over(&self.notifier, &self.shared),
+        }
+    }
+
+    fn give_back(&self) {
+        let texts = self.shared.outbox.take_all();
+        if !texts.is_empty() {
+            self.shared.tell(Told::Returned(texts));
+        }
+    }
+
+    async fn compact(&mut self, wish: Option<&str>, cancel: &CancellationToken) {
+        let Some(agent) = &mut self.agent else { return self.note("there is nothing to summarise yet") };
+        match agent.compact(wish, cancel).await {
+            Ok(_) => {
+                hand_over(&self.notifier, &self.shared);
+                self.tell_opened(false);
+            }
+            Err(error) => {
+                self.failed(&format!("not summarised: {error}; the conversation is as it was"));
+                self.give_back();
+            }
+        }
+    }
+
+    fn create(&mut self) -> bool {
+        if self.setup.is_none() {
+            self.prepare();
+        }
+        let Some(setup) = self.setup.clone() else { return false };
+        let data_home = setup.data_home.clone();
+        match Agent::create(setup) {
+            Ok(agent) => {
+                self.take(agent);
+                self.tell_opened(false);
+                true
+            }
+            Err(error) => {
+                self.failed(&format!("{error}; make {} writable, or set MAINSTAY_HOME", data_home.display()));
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, agent: Agent) {
+        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent.notifier());
+        self.agent = Some(agent);
+    }
+
+    /// Lets go of the agent, whose background jobs end with it.
+    fn let_go(&mut self) {
+        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.agent = None;
+    }
+
+    /// Goes on with the session in `dir`. Whatever fails, the one before stays, unless it was this one.
+    fn resume(&mut self, dir: &Path, model: Option<&str>) {
+        let prepared = match self.host.setup(Some(dir), model) {
+            Ok(prepared) => prepared,
+            Err(why) => return self.failed(&why),
+        };
+        if self.agent.as_ref().is_some_and(|agent| agent.dir() == dir) {
+            self.let_go();
+        }
+        let setup = self.equipped(prepared.setup);
+        match Agent::resume(dir, setup.clone()) {
+            Ok((agent, resumed)) => {
+                self.let_go();
+                self.setup = Some(setup);
+                self.take(agent);
+                self.notes(&prepared.notes);
+                if model.is_none() {
+                    self.show_conversation(Some(SHOWN));
+                }
+                self.say_resumed(&resumed);
+                self.tell_opened(resumed.was_interrupted);
+            }
+            Err(error) => {
+                self.failed(&format!("the session cannot be gone on with: {error}"));
+                if self.setup.is_none() {
+                    self.prepare();
+                }
+            }
+        }
+    }
+
+    fn say_resumed(&self, resumed: &Resumed) {
+        let mut rows: Vec<Row> =
+            resumed.damage.iter().map(|damage| transcript::warning(&damage.to_string())).collect();
+        if resumed.was_interrupted {
+            rows.push(transcript::warning(
+                "the session was interrupted; it goes on from its last complete entry",
+            ));
+        }
+        for job in &resumed.ended_jobs {
+            rows.push(transcript::note(&format!(
+                "{} ran then, and ended with it: {}",
+                job.id(),
+                job.command
+            )));
+        }
+        for (open, result) in &resumed.closed {
+            let what = if open.has_ended { "its result is lost" } else { "it was in flight" };
+            rows.push(transcript::warning(&format!("{}: {what}", transcript::call_words(&open.call))));
+            rows.extend(transcript::call_detail(&open.call, result).into_iter().skip(1).take(8));
+        }
+        self.show(rows);
+    }
+
+    fn change_model(&mut self, name: &str) {
+        if self.keeps_jobs() {
+            return;
+        }
+        match self.agent.as_ref().map(Agent::dir) {
+            Some(dir) => self.resume(&dir, Some(name)),
+            None => match self.host.setup(None, Some(name)) {
+                Ok(prepared) => {
+                    self.setup = Some(self.equipped(prepared.setup));
+                    self.tell_opened(false);
+                }
+                Err(why) => return self.failed(&why),
+            },
+        }
+        if let Some(setup) = &self.setup {
+            self.note(&format!("{} answers from here on", setup.model.name()));
+        }
+    }
+
+    /// Whether jobs are running that would end; then says so.
+    fn keeps_jobs(&self) -> bool {
+        let jobs = self.agent.as_ref().map(Agent::running_jobs).unwrap_or_default();
+        if !jobs.is_empty() {
+            let mut rows = vec![transcript::warning("not while background jobs are running: they would end")];
+            rows.extend(jobs.iter().map(transcript::job));
+            self.show(rows);
+        }
+        !jobs.is_empty()
+    }
+
+    fn fork(&mut self) {
+        let Some(dir) = self.agent.as_ref().map(Agent::dir) else {
+            return self.note("the session begins with your first message; there is nothing to copy yet");
+        };
+        if self.keeps_jobs() {
+            return;
+        }
+        match self.host.fork(&dir) {
+            Ok(copy) => {
+                self.resume(&copy, None);
+                self.note("this is the copy; the other session stays as it is");
+            }
+            Err(why) => self.failed(&why),
+        }
+    }
+
+    fn rewind(&mut self, turn: u64) {
+        let Some(agent) = &mut self.agent else { return };
+        match agent.rewind(RewindTo::Turn(turn)) {
+            Ok(rewound) => {
+                self.note(&format!(
+                    "the session stands at the end of turn {} again; it had {}. No file was touched: /undo is for them",
+                    rewound.turn, rewound.left
+                ));
+                self.tell_opened(false);
+            }
+            Err(error) => self.failed(&error.to_string()),
+        }
+    }
+
+    /// Takes file changes back. The log must be free for that, so the agent is let go and taken again.
+    fn undo(&mut self) {
+        let Some(dir) = self.agent.as_ref().map(Agent::dir) else {
+            return self.note("nothing was changed yet");
+        };
+        if self.keeps_jobs() {
+            return;
+        }
+        let Some(setup) = self.setup.clone() else { return };
+        let now = (setup.clock)();
+        self.let_go();
+        match undo(&dir, None, now) {
+            Ok(done) => self.show(
+                done.iter()
+                    .map(|undone| {
+                        let what = if undone.is_removed { "removed" } else { "put back" };
+                        transcript::note(&format!("{what} {}", undone.path))
+                    })
+                    .collect(),
+            ),
+            Err(error) => self.failed(&error.to_string()),
+        }
+        match Agent::resume(&dir, setup) {
+            Ok((agent, _)) => {
+                self.take(agent);
+                self.tell_opened(false);
+            }
+            Err(error) => self.failed(&format!("the session cannot be gone on with: {error}")),
+        }
+    }
+
+    fn notify(&self, text: &str) {
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match notifier.map(|notifier| notifier.notify(text, false)) {
+            Some(Ok(())) => self.note("it is told to the model with your next message"),
+            Some(Err(error)) => self.failed(&error.to_string()),
+            None => self.note("the session begins with your first message"),
+        }
+    }
+
+    fn say_permissions(&self) {
+        let Some(setup) = &self.setup else { return };
+        let sandbox = if has_sandbox(setup) {
+            "commands run in a sandbox (`mainstay doctor` shows what of it this machine enforces)"
+        } else {
+            "commands run without a sandbox"
+        };
+        let mut rows = vec![transcript::note(&format!("approve = {}; {sandbox}", setup.approve.as_str()))];
+        let grants =
+            self.agent.as_ref().map(|agent| agent.read(|state| state.grants.clone())).unwrap_or_default();
+        let lasting: Vec<&Grant> = grants.iter().filter(|grant| grant.scope != "once").collect();
+        if lasting.is_empty() {
+            rows.push(transcript::note("you gave no lasting permission in this session"));
+        }
+        rows.extend(lasting.into_iter().map(|grant| {
+            transcript::note(&format!("{} {} (for the {})", grant.tool, grant.pattern, grant.scope))
+        }));
+        rows.push(transcript::note("rules and permissions for the project: docs/permissions.md"));
+        self.show(rows);
+    }
+
+    fn show_conversation(&self, most: Option<usize>) {
+        let Some(agent) = &self.agent else { return self.note("there is nothing yet") };
+        for (part, pieces) in agent.read(|state| transcript::conversation(&state.history, most)) {
+            self.shared.tell(Told::Say(part, pieces));
+        }
+    }
+
+    /// A setup whose events and questions come to the interface.
+    fn equipped(&self, setup: Setup) -> Setup {
+        let (shared, notifier) = (self.shared.clone(), self.notifier.clone());
+        let on_event = move |event: &Event| {
+            shared.tell(Told::Event(event.clone()));
+            if matches!(event, Event::Answer { .. } | Event::ToolCompleted { .. } | Event::Compacted(_)) {
+                hand_over(&notifier, &shared);
+            }
+        };
+        let approver = Asker {
+            shared: self.shared.clone(),
+            host: self.host.clone(),
+            workspace: setup.workspace.clone(),
+        };
+        Setup { on_event: Arc::new(on_event), approver: Some(Arc::new(approver)), ..setup }
+    }
+
+    fn tell_opened(&self, was_interrupted: bool) {
+        let Some(setup) = &self.setup else { return };
+        let mut opened = Opened {
+            model: setup.model.name().to_owned(),
+            window: setup.model.context_window(),
+            workspace: setup.workspace.clone(),
+            approve: setup.approve.as_str(),
+            is_sandboxed: has_sandbox(setup),
+            was_interrupted,
+            ..Opened::default()
+        };
+        if let Some(agent) = &self.agent {
+            opened.id =
+                agent.session_id().map(|id| id.as_str()[id.as_str().len().saturating_sub(8)..].to_owned());
+            agent.read(|state| {
+                opened.plan = state.plan.clone();
+                opened.totals = state.totals;
+                opened.used = state.counted.map_or(0, |counted| counted.input_tokens);
+            });
+        }
+        self.shared.tell(Told::Opened(Box::new(opened)));
+    }
+
+    fn idle(&self) {
+        let jobs = self.agent.as_ref().map(Agent::running_jobs).unwrap_or_default();
+        self.shared.tell(Told::Idle { jobs, done: self.done });
+    }
+
+    fn notes(&self, notes: &[String]) {
+        self.show(notes.iter().map(|note| transcript::note(&plain_line(note))).collect());
+    }
+
+    fn note(&self, words: &str) {
+        self.show(vec![transcript::note(words)]);
+    }
+
+    fn failed(&self, why: &str) {
+        self.show(transcript::failure(&format!("✗ {why}")));
+    }
+
+    fn show(&self, rows: Vec<Row>) {
+        if !rows.is_empty() {
+            self.shared.tell(Told::Say(Part::Note, vec![Piece::Rows(rows)]));
+        }
+    }
+}
+
+/// Gives what waits in the outbox to the agent, which makes it durable.
+fn hand_over(notifier: &Mutex<Option<Notifier>>, shared: &Shared) {
+    let Some(notifier) = notifier.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+    for text in shared.outbox.take_all() {
+        if let Err(error) = notifier.steer(&text) {
+            let words = transcript::warning(&format!("your message is not in the log yet: {error}"));
+            shared.tell(Told::Say(Part::Note, vec![Piece::Rows(vec![words])]));
+        }
+    }
+}
+
+/// Whether commands are to run in a sandbox. What of it the system cannot enforce is told as a warning.
+fn has_sandbox(setup: &Setup) -> bool {
+    !matches!(setup.sandbox, CommandSandbox::None)
+}
+
+async fn woken(agent: Option<&Agent>) {
+    match agent {
+        Some(agent) => agent.woken().await,
+        None => std::future::pending().await,
+    }
+}
