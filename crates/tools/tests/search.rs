@@ -37,6 +37,7 @@ impl Workspace {
         let (root, outside) = (base.join("ws"), base.join("out"));
         fs::create_dir_all(root.join(".git")).unwrap();
         fs::create_dir(&outside).unwrap();
+        fs::create_dir(base.join("session")).unwrap();
         let context = CallContext {
             workspace: root.clone(),
             readable: Vec::new(),

@@ -43,6 +43,8 @@ impl Place {
         let ends: Arc<Mutex<Vec<JobEnd>>> = Arc::default();
         let told = ends.clone();
         let session = root.join(".session");
+        // One that an agent has begun.
+        std::fs::create_dir_all(&session).unwrap();
         let on_end = move |end| told.lock().unwrap().push(end);
         let context = CallContext {
             workspace: root.clone(),

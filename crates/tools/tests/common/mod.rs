@@ -30,6 +30,7 @@ impl Workspace {
         let (root, outside) = (base.join("ws"), base.join("out"));
         fs::create_dir(&root).unwrap();
         fs::create_dir(&outside).unwrap();
+        fs::create_dir(base.join("session")).unwrap();
         let seen = Arc::new(Mutex::new(HashMap::new()));
         let looked_up = seen.clone();
         let context = CallContext {
