@@ -22,7 +22,7 @@ fn main() {
     let session = match kind.as_str() {
         "long" => long(&home, &workspace),
         "line" => line(&home, &workspace),
-        "many" => (1..=5000).map(|number| small(&home, &workspace, number)).last().unwrap(),
+        "many" => (1..=5000).map(|number| small(&home, &workspace, number)).next_back().unwrap(),
         _ => return usage(),
     };
     println!("{}", session.log.state().header.as_ref().unwrap().session);
