@@ -7,6 +7,9 @@
 //! (root may), a keeper's commands live in one and the kernel ends it; elsewhere the keeper is the subreaper of its
 //! descendants.
 //!
+//! Where commands are to be held in a sandbox (`sandbox.rs`), the supervisor enters it before it makes the first keeper,
+//! in the best way that works here, and says what is in force.
+//!
 //! A command waits, before its first instruction, until its intent is logged. What it leaves running when its shell
 //! ends is ended with it.
 

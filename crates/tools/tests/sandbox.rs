@@ -171,6 +171,7 @@ const CASES: &[(&str, Case)] = cases![
         no_call_leads_out,
         nothing_beyond_its_own_loopback_is_reached,
         other_processes_are_out_of_reach,
+        shared_memory_of_others_is_not_met,
         protected_places_stay_as_they_are,
         a_worktree_opens_only_its_own_repository;
     work:

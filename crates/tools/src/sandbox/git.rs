@@ -28,7 +28,10 @@ pub(super) fn of(workspace: &Path) -> Git {
     let entry = root.join(".git");
     let Ok(kind) = entry.symlink_metadata() else { return Git::default() };
     if kind.is_dir() {
-        return if is_ours(&entry) { of_directories(vec![entry]) } else { Git::default() };
+        let is_ours = is_ours(&entry);
+        let mut git = of_directories(vec![entry]);
+        git.directories.retain(|_| is_ours);
+        return git;
     }
     let mut git = if kind.is_file() { of_directories(named_by(root, &entry)) } else { Git::default() };
     git.protected.push(entry);
@@ -66,8 +69,9 @@ fn target(file: &Path, from: &Path, word: &str) -> Option<PathBuf> {
 }
 
 fn is_ours(path: &Path) -> bool {
-    let owner = path.symlink_metadata().ok().filter(fs::Metadata::is_dir).map(|metadata| metadata.uid());
-    owner == Some(rustix::process::geteuid().as_raw())
+    let user = rustix::process::geteuid();
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && (user.is_root() || metadata.uid() == user.as_raw()))
 }
 
 fn of_directories(directories: Vec<PathBuf>) -> Git {

@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use mainstay_session::message::FilePath;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::confine::Confinement;
-use super::layout::Layout;
+use super::layout::{Layout, SHARED_MEMORY};
 use super::{CUTS_ARE_HELD, Protection, SandboxReport, Way, namespaces};
 use crate::sys;
 
@@ -107,21 +108,25 @@ pub(crate) fn bubblewrap(layout: &Layout) -> Option<(PathBuf, Vec<OsString>)> {
     let path = std::env::var_os("PATH")?;
     let bwrap =
         std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|path| path.is_file())?;
-    let mut words: Vec<OsString> = ["--unshare-net", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
-        .into_iter()
-        .map(OsString::from)
-        .collect();
+    let words = ["--unshare-net", "--unshare-ipc", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let mut bind = |how: &str, from: &OsStr, to: &Path| {
         words.extend([OsString::from(how), from.to_owned(), to.into()]);
     };
-    for place in layout.writable.iter().chain(&layout.pinned) {
-        bind("--bind", place.as_path().as_os_str(), place.as_path());
+    let shared_memory = Path::new(SHARED_MEMORY);
+    for place in layout.writable.iter().chain(&layout.pinned).map(FilePath::as_path) {
+        if place != shared_memory {
+            bind("--bind", place.as_os_str(), place);
+        }
     }
     for place in &layout.protected {
         bind("--ro-bind", place.as_path().as_os_str(), place.as_path());
     }
     for socket in namespaces::of_others(layout) {
         bind("--ro-bind", OsStr::new("/dev/null"), &socket);
+    }
+    if layout.may_write(shared_memory) {
+        words.extend(["--perms", "1777", "--tmpfs", SHARED_MEMORY].map(OsString::from));
     }
     for folder in namespaces::folders_of_sockets() {
         words.extend(["--tmpfs".into(), folder.into(), "--remount-ro".into(), folder.into()]);

@@ -33,7 +33,10 @@ pub(crate) struct Layout {
 }
 
 /// Where memory is shared as files.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What is never written as a whole, whatever is asked for: the kernel's own files, and all there is.
+const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The most places that patterns may name, and that are looked at for it.
 const MOST_NAMED: usize = 200;
@@ -48,13 +51,18 @@ impl Layout {
         let mut forbidden = Vec::new();
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
-            writable.push(sandbox.workspace.clone());
             writable.extend(git.directories);
-            for path in &sandbox.writable {
+            for path in std::iter::once(&sandbox.workspace).chain(&sandbox.writable) {
                 match path.canonicalize() {
+                    Ok(path) if is_never_writable(&path) => {
+                        notes.push(format!(
+                            "commands may not write {}, whatever is asked for",
+                            path.display()
+                        ));
+                    }
                     Ok(path) => writable.push(path),
                     Err(error) => notes.push(format!(
-                        "`sandbox.writable` names {}, which cannot be used: {error}",
+                        "{} is to be writable for commands and cannot be used: {error}",
                         path.display()
                     )),
                 }
@@ -128,6 +136,10 @@ impl Layout {
     pub(crate) fn protects(&self) -> bool {
         !self.protected.is_empty() || !self.absent.is_empty()
     }
+}
+
+fn is_never_writable(path: &Path) -> bool {
+    path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
 }
 
 /// What the user's patterns name: a directory for `directory/**`, what is there for other patterns.

@@ -1,4 +1,4 @@
-//! Mounts and a network of the supervisor's own, which keepers and commands inherit.
+//! Mounts, a network and shared memory of the supervisor's own, which keepers and commands inherit.
 //!
 //! Everything is mounted as it was, but read-only; what may be written is writable, and what in it may not is read-only
 //! again and, like the directories on the way to it, cannot be moved. Sockets that programs outside listen on cannot be
@@ -10,9 +10,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use mainstay_session::message::FilePath;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 
-use super::layout::Layout;
+use super::layout::{Layout, SHARED_MEMORY};
 use crate::sys::{change_mount, loopback_up, unshare};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
@@ -32,12 +33,12 @@ pub(super) fn enter(layout: &Layout) -> io::Result<bool> {
 }
 
 fn make() -> io::Result<()> {
-    const BOTH: i32 = libc::CLONE_NEWNS | libc::CLONE_NEWNET;
-    if rustix::process::geteuid().is_root() && unshare(BOTH).is_ok() {
+    const ALL: i32 = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC;
+    if rustix::process::geteuid().is_root() && unshare(ALL).is_ok() {
         return Ok(());
     }
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    unshare(libc::CLONE_NEWUSER | BOTH).map_err(|error| named("a user namespace", error))?;
+    unshare(libc::CLONE_NEWUSER | ALL).map_err(|error| named("a user namespace", error))?;
     let map = |of: &str, text: String| {
         fs::write(format!("/proc/self/{of}"), text).map_err(|error| named(of, error))
     };
@@ -53,8 +54,8 @@ fn named(what: &str, error: io::Error) -> io::Error {
 fn mounts(layout: &Layout, sockets: &BTreeSet<PathBuf>) -> io::Result<bool> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(|error| named("mounts of its own", error.into()))?;
-    for root in &layout.writable {
-        pin(root.as_path())?;
+    for root in layout.writable.iter().map(FilePath::as_path) {
+        if root == Path::new(SHARED_MEMORY) { own_memory()? } else { pin(root)? }
     }
     let writable = writable_mounts(layout)?;
     change_mount(Path::new("/"), READ_ONLY, 0, true).map_err(|error| named("read-only mounts", error))?;
@@ -145,6 +146,13 @@ fn hide_sockets(sockets: &BTreeSet<PathBuf>) {
     for path in sockets {
         let _ = mount_bind_recursive("/dev/null", path);
     }
+}
+
+/// Memory that only commands share: that of others could be written to.
+fn own_memory() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, c"mode=1777")
+        .map_err(|error| named(SHARED_MEMORY, error.into()))
 }
 
 /// Terminals that only commands use: those of others could be written to.

@@ -145,6 +145,21 @@ pub(crate) async fn other_processes_are_out_of_reach(way: Way) {
     assert_eq!(bench.outside_now(), before);
 }
 
+/// Memory that programs outside share as files.
+pub(crate) async fn shared_memory_of_others_is_not_met(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = Bench::new(way, SandboxMode::WorkspaceWrite);
+    let name = format!("/dev/shm/mainstay-test-{}-{way:?}", std::process::id());
+    fs::write(&name, "kept").unwrap();
+    let said = bench.run(&format!("cat {name}; echo x > {name}; cat {name}")).await;
+    let kept = fs::read_to_string(&name).unwrap();
+    fs::remove_file(&name).unwrap();
+    assert_eq!(kept, "kept");
+    assert!(said.ends_with("\nx"), "{said}");
+}
+
 /// Hooks and configuration of git, the project's own, what the user lists, and where sessions are kept.
 pub(crate) async fn protected_places_stay_as_they_are(way: Way) {
     let bench = Bench::with(|root| {
