@@ -84,7 +84,10 @@ fn the_time_of_frequent_entries_is_told_from_the_last_that_says_it() {
     let (mut log, _) = Log::open(&dir, Durability::Relaxed, at(0)).unwrap();
     let answer = log.append(calls(), at(700_000)).unwrap();
     log.append(common::ok(answer, 0, "done"), at(700_001)).unwrap();
-    // A clock that was set back.
+    drop(log);
+    assert_eq!(log::list(home.path()).unwrap()[0].last, Some(at(700_001)));
+    let (mut log, _) = Log::open(&dir, Durability::Relaxed, at(0)).unwrap();
+    log.append(common::prompt("a clock that was set back"), at(700_002)).unwrap();
     log.append(common::ok(answer, 1, "done"), at(0)).unwrap();
     drop(log);
 
@@ -97,10 +100,10 @@ fn the_time_of_frequent_entries_is_told_from_the_last_that_says_it() {
         When::At(at(600_010)),
         When::At(at(700_000)),
         When::After(1),
+        When::At(at(700_002)),
         When::At(at(0)),
     ];
     assert_eq!(times[3..], expected);
-    assert_eq!(log::list(home.path()).unwrap()[0].last, Some(at(700_001)));
 }
 
 /// Files below the workspace are named from there, and known by their whole path.

@@ -1,7 +1,7 @@
 //! The sessions of a data directory, each from the head and the tail of its log.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::archive::trash_dir;
@@ -15,6 +15,8 @@ use crate::message::FilePath;
 
 /// How much of a log's head and tail is read.
 const PART: u64 = 64 << 10;
+/// How much of its tail is read first.
+const SMALL_PART: u64 = 4 << 10;
 
 /// A session as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +77,7 @@ fn list_folder(folder: &Path) -> io::Result<Vec<SessionSummary>> {
     let mut found: Vec<SessionSummary> = ids(folder)?
         .into_iter()
         .map(|id| (folder.join(id.as_str()), id))
-        .filter(|(dir, _)| segments(dir).is_ok())
-        .map(|(dir, id)| sum_up(&dir, id, &held))
+        .filter_map(|(dir, id)| segments(&dir).ok().map(|numbers| sum_up(&dir, id, &held, &numbers)))
         .collect();
     found.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
     Ok(found)
@@ -93,7 +94,12 @@ pub fn latest(data_home: &Path, most: usize) -> io::Result<Vec<SessionSummary>> 
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids.truncate(most);
     let held = HeldLocks::now();
-    Ok(ids.into_iter().map(|id| sum_up(&session_dir(data_home, &id), id, &held)).collect())
+    let sum_up = |id: SessionId| {
+        let dir = session_dir(data_home, &id);
+        let numbers = segments(&dir).unwrap_or_default();
+        sum_up(&dir, id, &held, &numbers)
+    };
+    Ok(ids.into_iter().map(sum_up).collect())
 }
 
 fn ids(folder: &Path) -> io::Result<Vec<SessionId>> {
@@ -109,10 +115,11 @@ fn ids(folder: &Path) -> io::Result<Vec<SessionId>> {
 
 /// Sums up one session.
 pub fn summarise(dir: &Path, id: SessionId) -> SessionSummary {
-    sum_up(dir, id, &HeldLocks::now())
+    sum_up(dir, id, &HeldLocks::now(), &segments(dir).unwrap_or_default())
 }
 
-fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
+/// `numbers` are those of its segments.
+fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks, numbers: &[u32]) -> SessionSummary {
     let mut summary = SessionSummary {
         id,
         dir: dir.to_owned(),
@@ -130,8 +137,7 @@ fn sum_up(dir: &Path, id: SessionId, held: &HeldLocks) -> SessionSummary {
         is_interrupted: false,
         is_running: held.hold(dir),
     };
-    let Ok(numbers) = segments(dir) else { return summary };
-    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else { return summary };
     let mut clock = Clock::default();
     for entry in head(&segment_path(dir, first)) {
         summary.take_head(&entry, clock.read(entry.ts));
@@ -149,13 +155,9 @@ impl SessionSummary {
     fn take_head(&mut self, entry: &Entry, ts: Option<jiff::Timestamp>) {
         self.created = self.created.or(ts);
         self.last = self.last.max(ts);
-        match &entry.body {
-            Body::Session(header) if self.cwd.is_none() => {
-                self.cwd = Some(header.cwd.clone());
-                self.is_child = header.child;
-            }
-            Body::UserPrompt(_) => self.has_prompt = true,
-            _ => {}
+        if let (Body::Session(header), None) = (&entry.body, &self.cwd) {
+            self.cwd = Some(header.cwd.clone());
+            self.is_child = header.child;
         }
     }
 
@@ -224,30 +226,61 @@ fn begins_or_continues_a_turn(entry: &Entry) -> bool {
     }
 }
 
+/// The entries up to the segment's header, if that stands in its first part: most have it on their first line.
 fn head(path: &Path) -> Vec<Entry> {
-    let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(PART).read_to_end(&mut bytes)) {
-        Ok(_) => good_lines(&bytes),
-        Err(_unreadable) => Vec::new(),
-    }
+    let mut entries = Vec::new();
+    let mut read = || -> io::Result<()> {
+        let mut reader = BufReader::with_capacity(4 << 10, File::open(path)?.take(PART));
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            if let Some(Ok(entry)) = line.strip_suffix(b"\n").map(line::decode) {
+                entries.push(entry);
+            }
+            if matches!(entries.last(), Some(Entry { body: Body::Session(_), .. })) {
+                break;
+            }
+            line.clear();
+        }
+        Ok(())
+    };
+    // Of what cannot be read the entries before it are known.
+    let _ = read();
+    entries
 }
 
-/// The entries of the file's last part. Its first line may be the end of a longer one, which is not an entry.
+/// The entries at the file's end, from the last end of a turn on, if that stands in the last part: of most it does in a
+/// small one. The first line of a part may be the end of a longer one, which is not an entry.
 fn tail(path: &Path) -> Vec<Entry> {
-    let read = || -> io::Result<Vec<u8>> {
+    let read = |part: u64| -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(PART)))?;
-        let mut bytes = Vec::new();
-        file.take(PART).read_to_end(&mut bytes)?;
+        file.seek(SeekFrom::Start(len.saturating_sub(part)))?;
+        let mut bytes = Vec::with_capacity(usize::try_from(len.min(part)).unwrap_or_default() + 1);
+        file.take(part).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    match read() {
-        Ok(bytes) => good_lines(&bytes),
-        Err(_unreadable) => Vec::new(),
+    for part in [SMALL_PART, PART] {
+        let Ok(bytes) = read(part) else { break };
+        let entries = from_last_end(&bytes);
+        if matches!(entries.first(), Some(Entry { body: Body::TurnEnd(_), .. })) {
+            return entries;
+        }
     }
+    Vec::new()
 }
 
-fn good_lines(bytes: &[u8]) -> Vec<Entry> {
-    bytes.split(|byte| *byte == b'\n').filter_map(|line| line::decode(line).ok()).collect()
+/// The entries from the last end of a turn on, or all if there is none.
+fn from_last_end(bytes: &[u8]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for line in bytes.rsplit(|byte| *byte == b'\n') {
+        if let Ok(entry) = line::decode(line) {
+            let is_end = matches!(entry.body, Body::TurnEnd(_));
+            entries.push(entry);
+            if is_end {
+                break;
+            }
+        }
+    }
+    entries.reverse();
+    entries
 }
