@@ -9,7 +9,7 @@ use mainstay_session::entry::{Body, Grant};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::ToolCall;
 use mainstay_tools::subject::{Subject, preview, subject};
-use mainstay_tools::{CallContext, Tool};
+use mainstay_tools::{CallContext, Tool, ToolKind};
 use tokio::sync::Mutex;
 
 use crate::event::Event;
@@ -51,7 +51,11 @@ impl Asking<'_> {
     ) -> Result<Consent, AppendError> {
         let about = subject(tool.kind(), arguments, context);
         self.warn_of_escape(tool, &about, context);
-        let question = match self.judge(tool, &about) {
+        let is_held = match tool.kind() {
+            ToolKind::Command => self.setup.sandbox.is_enforced(|event| (self.setup.on_event)(event)).await,
+            ToolKind::Read | ToolKind::Edit | ToolKind::Plan | ToolKind::Other => false,
+        };
+        let question = match self.judge(tool, &about, is_held) {
             Judgement::Allow => return Ok(Consent::Given),
             Judgement::Deny { rule } => return Ok(self.denied_by(&rule, tool, &about)),
             Judgement::Ask(question) => question,
@@ -61,7 +65,7 @@ impl Asking<'_> {
         };
         let _turn = self.turn_to_ask.lock().await;
         // A grant for the question before may answer this one.
-        let question = match self.judge(tool, &about) {
+        let question = match self.judge(tool, &about, is_held) {
             Judgement::Allow => return Ok(Consent::Given),
             Judgement::Deny { rule } => return Ok(self.denied_by(&rule, tool, &about)),
             Judgement::Ask(question) => question,
@@ -106,8 +110,8 @@ impl Asking<'_> {
         }
     }
 
-    fn judge(&self, tool: &dyn Tool, about: &Subject) -> Judgement {
-        judge(self.setup, self.log, tool, about)
+    fn judge(&self, tool: &dyn Tool, about: &Subject, is_held: bool) -> Judgement {
+        judge(self.setup, self.log, tool, about, is_held)
     }
 
     /// Logs what was granted, and has it kept where it is for the project.
@@ -199,17 +203,24 @@ pub(crate) fn refused_unasked(
     context: &CallContext,
 ) -> Option<String> {
     let about = subject(tool.kind(), arguments, context);
-    denied_by_interceptor(setup, call).or_else(|| match judge(setup, log, tool, &about) {
+    denied_by_interceptor(setup, call).or_else(|| match judge(setup, log, tool, &about, false) {
         Judgement::Allow => None,
         Judgement::Ask(_) | Judgement::Deny { .. } => Some("Permission denied by a rule.".to_owned()),
     })
 }
 
-fn judge(setup: &Setup, log: &SharedLog, tool: &dyn Tool, about: &Subject) -> Judgement {
+/// `sandbox_is_enforced` matters for commands only.
+fn judge(
+    setup: &Setup,
+    log: &SharedLog,
+    tool: &dyn Tool,
+    about: &Subject,
+    sandbox_is_enforced: bool,
+) -> Judgement {
     let grants = log.read(|state| state.grants.clone());
     let judge = Judge {
         approve: setup.approve,
-        sandbox_is_enforced: setup.sandbox_is_enforced,
+        sandbox_is_enforced,
         rules: &setup.rules,
         grants: &grants,
         workspace: &setup.workspace,

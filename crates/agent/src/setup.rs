@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainstay_model::Model;
@@ -15,7 +16,7 @@ use mainstay_session::message::FilePath;
 use mainstay_session::plan::is_plan_tool;
 use mainstay_session::state::SessionState;
 use mainstay_session::world::system_text;
-use mainstay_tools::{BuiltinOptions, Tool, ToolKind, builtin_tools};
+use mainstay_tools::{BuiltinOptions, Supervisor, Tool, ToolKind, builtin_tools};
 
 use crate::event::Event;
 use crate::form::AnswerForm;
@@ -55,8 +56,8 @@ pub struct Setup {
     pub approve: Approve,
     /// What the user wrote of permissions.
     pub rules: Arc<Rules>,
-    /// Whether a sandbox holds every command: then `auto` lets them pass.
-    pub sandbox_is_enforced: bool,
+    /// What is known of the sandbox around commands: where it is enforced, `auto` lets them pass.
+    pub sandbox: CommandSandbox,
     /// Who is asked about calls; where there is nobody, what would be asked about is denied.
     pub approver: Option<Arc<dyn Approver>>,
     /// When the plan is brought back before the model.
@@ -86,6 +87,56 @@ pub struct Setup {
     pub program: String,
     /// Whether another session starts this one.
     pub is_child: bool,
+}
+
+/// What is known of the sandbox around commands.
+#[derive(Clone, Debug, Default)]
+pub enum CommandSandbox {
+    /// There is none.
+    #[default]
+    None,
+    /// Whoever made the setup answers for it that one is enforced.
+    Enforced,
+    /// What the supervisor of the commands says, once it is asked.
+    Supervised(Arc<Supervised>),
+}
+
+/// A supervisor that is asked about its sandbox.
+#[derive(Debug)]
+pub struct Supervised {
+    supervisor: Arc<Supervisor>,
+    /// Whether what is lacking was told.
+    is_told: AtomicBool,
+}
+
+impl CommandSandbox {
+    /// The sandbox of this supervisor, if it is to have one.
+    pub fn of(supervisor: Arc<Supervisor>) -> Self {
+        CommandSandbox::Supervised(Arc::new(Supervised { supervisor, is_told: AtomicBool::new(false) }))
+    }
+
+    /// Whether it holds every command. What it lacks is told, once, to `on_event`.
+    pub(crate) async fn is_enforced(&self, on_event: impl Fn(&Event)) -> bool {
+        let supervised = match self {
+            CommandSandbox::None => return false,
+            CommandSandbox::Enforced => return true,
+            CommandSandbox::Supervised(supervised) => supervised,
+        };
+        let (is_enforced, lacking) = match supervised.supervisor.report().await {
+            Ok(Some(report)) => (report.is_enforced(), report.lacking),
+            Ok(None) => return false,
+            Err(error) => (false, vec![error.to_string()]),
+        };
+        if !lacking.is_empty() && !supervised.is_told.swap(true, Ordering::Relaxed) {
+            let what = if is_enforced {
+                "the sandbox holds commands"
+            } else {
+                "the sandbox does not hold commands fully"
+            };
+            on_event(&Event::Warning(format!("{what}: {}", lacking.join("; "))));
+        }
+        is_enforced
+    }
 }
 
 /// A setup that cannot be used.
@@ -139,7 +190,7 @@ impl Setup {
             interceptors: Vec::new(),
             approve: Approve::default(),
             rules: Arc::default(),
-            sandbox_is_enforced: false,
+            sandbox: CommandSandbox::None,
             approver: None,
             attention: AttentionSettings::default(),
             max_steps: 500,

@@ -12,7 +12,9 @@ use common::{
 };
 use futures_util::future::BoxFuture;
 use mainstay_agent::permission::{Action, Rule, RuleText};
-use mainstay_agent::{Approval, ApprovalRequest, Approve, Approver, Denial, Event, Rules, Setup};
+use mainstay_agent::{
+    Approval, ApprovalRequest, Approve, Approver, CommandSandbox, Denial, Event, Rules, Setup,
+};
 use mainstay_session::entry::{Body, Grant, StopReason};
 use mainstay_session::message::Outcome;
 use mainstay_testkit::tools;
@@ -143,7 +145,8 @@ async fn each_mode_lets_pass_what_it_says() {
             rule("bash", Some("git push*"), Action::Deny),
             rule("bash", Some("cargo test *"), Action::Allow),
         ];
-        let setup = Setup { sandbox_is_enforced: is_boxed, ..with_rules(setup, mode, rules) };
+        let sandbox = if is_boxed { CommandSandbox::Enforced } else { CommandSandbox::None };
+        let setup = Setup { sandbox, ..with_rules(setup, mode, rules) };
         let (agent, report) = run(with_bash(with_files(setup)), "x").await;
         assert_stopped(&report, StopReason::EndTurn);
         assert_eq!(outcomes(&agent), expected, "{mode:?}, sandbox {is_boxed}");

@@ -13,7 +13,7 @@ use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use mainstay_agent::prices::UNITS_PER_DOLLAR;
 
-use crate::config::{Approve, ModelName, Overrides, defaults};
+use crate::config::{Approve, ModelName, Overrides, SandboxChoice, defaults};
 
 /// A coding agent whose plan, files and conversation survive every turn, crash and resume
 #[derive(Debug, Parser)]
@@ -104,6 +104,9 @@ pub(crate) struct ExecArguments {
     /// What needs your consent; where nobody can be asked, what would ask is denied [default: auto]
     #[arg(long, value_name = "MODE")]
     approve: Option<Approve>,
+    /// What holds the commands of the model [default: workspace-write]
+    #[arg(long, value_name = "MODE")]
+    sandbox: Option<SandboxChoice>,
     /// End after this many steps, a step being one request and the calls it asks for [default: 500]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
@@ -419,6 +422,7 @@ impl ExecArguments {
         Overrides {
             model: self.model.clone(),
             approve: self.approve,
+            sandbox: self.sandbox,
             max_steps: self.max_steps,
             effort: self.effort.clone(),
         }
@@ -455,10 +459,11 @@ Configuration is read from ~/.config/mainstay/config.toml; docs/configuration.md
 const EXEC_EXAMPLES: &str = "\
 Examples:
   mainstay exec \"fix the failing test\"
-  mainstay exec --model ollama/qwen3-coder --approve all \"run the tests and fix what fails\"
+  mainstay exec --model ollama/qwen3-coder \"run the tests and fix what fails\"
   git diff | mainstay exec -                    the prompt from stdin
   mainstay exec --last \"go on\"                  also after a crash: nothing is lost
   mainstay exec --require-plan=5 \"…\"            go on while plan items are unfinished
+  mainstay exec --sandbox read-only \"…\"         commands change nothing
   mainstay exec --json \"…\" | jq -c .            what happens, for programs
   mainstay exec --image shot.png \"what is wrong here?\"
   mainstay exec --output-schema form.json -o answer.json \"list the public functions\"
@@ -467,7 +472,8 @@ Examples:
 With --output-schema the model is asked up to twice to mend an answer that does not fit; if it does not, nothing is \
 printed and the exit code is 1. What fits is printed bare, for jq.
 
-Commands of the model need an enforced sandbox or --approve all; this version has no sandbox.
+Commands of the model run in a sandbox: they change the workspace and nothing else, and reach no
+network. Where it cannot be enforced (`mainstay doctor` says), they need --approve all.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged, \
 69 provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted, \

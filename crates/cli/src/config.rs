@@ -100,6 +100,31 @@ impl Approve {
     }
 }
 
+/// What holds commands, from the strictest to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SandboxChoice {
+    /// Commands change nothing but their own temporary directory
+    ReadOnly,
+    /// They change the workspace too, and reach no network
+    WorkspaceWrite,
+    /// Nothing holds them
+    Off,
+}
+
+impl SandboxChoice {
+    /// All of them by name.
+    pub(crate) const WORDS: [(&'static str, SandboxChoice); 3] = [
+        ("read-only", SandboxChoice::ReadOnly),
+        ("workspace-write", SandboxChoice::WorkspaceWrite),
+        ("off", SandboxChoice::Off),
+    ];
+
+    /// The name used in the configuration.
+    pub(crate) fn as_str(self) -> &'static str {
+        word_of(&Self::WORDS, self)
+    }
+}
+
 /// When the log is synced to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -187,6 +212,8 @@ pub(crate) struct Layer {
     pub(crate) rules: Vec<Placed<Rule>>,
     /// `protected`, of all layers.
     pub(crate) protected: Vec<String>,
+    /// `sandbox.mode`.
+    pub(crate) sandbox: Option<Placed<SandboxChoice>>,
     /// `sandbox.writable`.
     pub(crate) writable: Option<Placed<Vec<PathBuf>>>,
     /// `ca_certificates`: a file in PEM, relative to where it was said.
@@ -211,6 +238,7 @@ impl Layer {
             reminder_repeat: self.reminder_repeat.or(lower.reminder_repeat),
             rules: [self.rules, lower.rules].concat(),
             protected: [self.protected, lower.protected].concat(),
+            sandbox: self.sandbox.or(lower.sandbox),
             writable: self.writable.or(lower.writable),
             ca_certificates: self.ca_certificates.or(lower.ca_certificates),
             effort: self.effort.or(lower.effort),
@@ -283,6 +311,8 @@ pub(crate) struct Overrides {
     pub(crate) model: Option<ModelName>,
     /// `--approve`.
     pub(crate) approve: Option<Approve>,
+    /// `--sandbox`.
+    pub(crate) sandbox: Option<SandboxChoice>,
     /// `--max-steps`.
     pub(crate) max_steps: Option<u32>,
     /// `--effort`.
@@ -294,6 +324,7 @@ impl Overrides {
         Layer {
             model: said(self.model, "--model"),
             approve: said(self.approve, "--approve"),
+            sandbox: said(self.sandbox, "--sandbox"),
             max_steps: said(self.max_steps, "--max-steps"),
             effort: self.effort,
             ..Layer::default()

@@ -1,5 +1,7 @@
 //! `mainstay doctor`: what is there, what of a session is damaged, and its repair.
 
+mod sandbox;
+
 use std::process::ExitCode;
 
 use mainstay_agent::session::log::{
@@ -36,6 +38,7 @@ pub(crate) fn installation(surroundings: &Surroundings) -> Result<ExitCode, CliE
         leftovers.iter().take(5).for_each(|path| out(&format!("             {}", path.display())));
     }
     out(&format!("system       {} {}", std::env::consts::OS, std::env::consts::ARCH));
+    sandbox::show(surroundings, &home);
     let unreadable: Vec<&SessionSummary> = sessions.iter().filter(|session| session.cwd.is_none()).collect();
     for session in &unreadable {
         say(&format!("session {} cannot be read: mainstay doctor {0}", short_id(&session.id)));

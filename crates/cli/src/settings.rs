@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use mainstay_agent::permission::Rules;
 use mainstay_agent::session::entry::{Grant, ModelChoice};
+use mainstay_agent::tools::sandbox::{Sandbox, SandboxMode};
 pub(crate) use model::{KeyFound, ModelConfig, Offered, ServedModel, offered};
 
 use crate::config::builtin::BUILT_IN;
 use crate::config::places::{Surroundings, repository_root};
-use crate::config::{Approve, Config, Durability, Layer, Overrides, TOOLS, defaults};
+use crate::config::{Approve, Config, Durability, Layer, Overrides, SandboxChoice, TOOLS, defaults};
 use crate::error::CliError;
 use crate::grants;
 use crate::instructions::{self, Instructions};
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) model: ModelConfig,
     /// What needs consent.
     pub(crate) approve: Approve,
+    /// What holds commands; nothing if there is to be no sandbox.
+    pub(crate) sandbox: Option<Sandbox>,
     /// Rules, protected paths, and what was granted for this workspace.
     pub(crate) rules: Arc<Rules>,
     /// The most steps of a turn, at least 1.
@@ -92,11 +95,13 @@ impl Settings {
         let config_home = surroundings.config_home();
         let rules = rules(&values, grants::load(config_home.as_deref(), &workspace)?)?;
         let plan = plan_settings(&values);
+        let sandbox = sandbox(&values, surroundings, &workspace, &data_home);
         Ok(Settings {
             data_home,
             workspace,
             config_home,
             model,
+            sandbox,
             rules: Arc::new(rules),
             approve: values.approve.as_ref().map_or(defaults::APPROVE, |approve| approve.value),
             max_steps: values.max_steps.as_ref().map_or(defaults::MAX_STEPS, |steps| steps.value),
@@ -112,6 +117,27 @@ impl Settings {
         let root = repository_root(&self.workspace).unwrap_or(&self.workspace);
         instructions::load(self.config_home.as_deref(), root, &self.workspace, context_window)
     }
+}
+
+/// What is to hold the commands of a workspace.
+pub(crate) fn sandbox(
+    values: &Layer,
+    surroundings: &Surroundings,
+    workspace: &Path,
+    data_home: &Path,
+) -> Option<Sandbox> {
+    let mode = match values.sandbox.as_ref().map_or(defaults::SANDBOX, |sandbox| sandbox.value) {
+        SandboxChoice::ReadOnly => SandboxMode::ReadOnly,
+        SandboxChoice::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+        SandboxChoice::Off => return None,
+    };
+    let added = values.writable.iter().flat_map(|writable| &writable.value);
+    Some(Sandbox {
+        writable: added.map(|path| surroundings.from_home(path)).collect(),
+        protected: values.protected.clone(),
+        closed: surroundings.config_home().into_iter().chain([data_home.to_owned()]).collect(),
+        ..Sandbox::new(mode, workspace.to_owned())
+    })
 }
 
 fn rules(values: &Layer, grants: Vec<Grant>) -> Result<Rules, CliError> {

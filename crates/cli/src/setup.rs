@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mainstay_agent::session::attention::AttentionSettings;
 use mainstay_agent::session::log::Durability;
-use mainstay_agent::tools::{BuiltinOptions, builtin_tools};
-use mainstay_agent::{Approve, Setup, SurroundingsNow};
+use mainstay_agent::tools::{BuiltinOptions, builtin_tools_on};
+use mainstay_agent::{Approve, CommandSandbox, Setup, SurroundingsNow};
 
 use crate::config;
 use crate::error::CliError;
@@ -22,10 +22,13 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
     if !instructions.list.is_empty() {
         say(&format!("instructions: {}", instructions.list.join(", ")));
     }
-    let tools = builtin_tools(&BuiltinOptions {
+    let options = BuiltinOptions {
         hidden_variables: settings.hidden_variables.clone(),
         supervisor: None,
-    });
+        sandbox: settings.sandbox.clone(),
+    };
+    let supervisor = options.to_supervisor();
+    let tools = builtin_tools_on(supervisor.clone());
     let again = settings.clone();
     let surroundings = move || SurroundingsNow {
         date: jiff::ZonedDateTime::now().date().to_string(),
@@ -39,7 +42,7 @@ pub(crate) fn setup(settings: &Settings, require_plan: Option<u32>) -> Result<Se
         interceptors: Vec::new(),
         approve: approve(settings.approve),
         rules: settings.rules.clone(),
-        sandbox_is_enforced: false,
+        sandbox: CommandSandbox::of(supervisor),
         approver: None,
         attention: attention(settings),
         max_steps: u64::from(settings.max_steps),

@@ -400,7 +400,7 @@ fn a_place_that_cannot_hold_sessions_is_said() {
 fn denied_commands_name_the_way_to_allow_them() {
     let machine = Machine::new();
     machine.script(json!([bash("touch sentinel"), say("I could not.")]));
-    let ran = machine.run(&["exec", "--approve", "auto", "x"]);
+    let ran = machine.run(&["exec", "--approve", "auto", "--sandbox", "off", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "I could not.\n"));
     assert!(ran.err.contains("\ndenied:\n") && ran.err.contains("`--approve all`"), "{}", ran.err);
     assert!(ran.err.contains("1 call denied, see below"), "{}", ran.err);

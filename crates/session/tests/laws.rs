@@ -10,7 +10,7 @@ use common::{Op, Session, any_ops, now, temp_dir};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::Body;
 use mainstay_session::line;
-use mainstay_session::log::{DamageKind, Durability, Log, ReadError, read};
+use mainstay_session::log::{DamageKind, Durability, Log, ReadError, entries, read};
 use mainstay_session::lookalike::neutralise;
 use mainstay_session::plan::{PlanInView, is_plan_tool};
 use mainstay_session::request::{Block, Message, request};
@@ -58,15 +58,22 @@ proptest! {
         prop_assert!(opening.damage.is_empty(), "{:?}", opening);
     }
 
-    /// B09, B10, J03, T04: what was sent stays as it was sent, live and after a resume.
+    /// B09, B10, J03, T04: what was sent stays as it was sent, live and after a resume, unless the provider refused its own
+    /// reasoning.
     #[test]
     fn the_request_only_grows(ops in any_ops(40)) {
         let home = temp_dir();
         let session = write_all(home.path(), &ops);
+        let mut refusals = Vec::new();
+        entries(session.log.dir(), |_, entry| {
+            refusals.extend(entry.ok().filter(|entry| matches!(entry.body, Body::ReasoningRefused(_))).map(|entry| entry.seq));
+        })
+        .unwrap();
         let mut before: Option<&SessionState> = None;
         for state in session.states.iter().filter(|state| state.open_calls().is_empty()) {
             if let Some(before) = before
                 && (&before.header, before.branch) == (&state.header, state.branch)
+                && !refusals.iter().any(|seq| (before.last_seq + 1..=state.last_seq).contains(seq))
             {
                 let (sent, next) = (request(before), request(state));
                 prop_assert!(next.messages.starts_with(&sent.messages), "{:#?}\n{:#?}", sent, next);

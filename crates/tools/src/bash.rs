@@ -46,7 +46,13 @@ impl Bash {
         let finished = self.supervisor.run(run, timeout, intent, |bytes| capture.push(bytes)).await;
         let captured = ended(capture, context.max_result_bytes).await;
         match finished {
-            Ok(finished) => told(asked, finished, captured),
+            Ok(finished) => {
+                let mut notes = put_aside(&finished);
+                if finished.exit != Exit::Code(0) && finished.cut.is_none() {
+                    notes.extend(self.supervisor.blame(run.cwd, &captured.text).await);
+                }
+                told(asked, &finished, captured, notes)
+            }
             Err(error @ RunError::Lost(_)) => Err(ToolError {
                 content: content(&captured, Vec::new()),
                 ..ToolError::from(error.to_string())
@@ -149,8 +155,23 @@ async fn ended(capture: Capture, max: usize) -> Captured {
     }
 }
 
+/// What is said of places that a command made though it must not.
+fn put_aside(finished: &Finished) -> Vec<String> {
+    let places = finished.put_aside.iter();
+    places
+        .map(|(from, to)| {
+            format!("sandbox: {from} is protected; what the command made there was moved to {to}; the user should look at it")
+        })
+        .collect()
+}
+
 /// What the model reads of a command that ended.
-fn told(asked: &Asked, finished: Finished, captured: Captured) -> Result<ToolOutput, ToolError> {
+fn told(
+    asked: &Asked,
+    finished: &Finished,
+    captured: Captured,
+    of_sandbox: Vec<String>,
+) -> Result<ToolOutput, ToolError> {
     let mut notes = asked.notes.clone();
     let left = finished.left.saturating_sub(finished.stuck);
     if left > 0 {
@@ -162,6 +183,7 @@ fn told(asked: &Asked, finished: Finished, captured: Captured) -> Result<ToolOut
     if finished.stuck > 0 {
         notes.push(format!("{} that the command left running could not be ended", processes(finished.stuck)));
     }
+    notes.extend(of_sandbox);
     let content = content(&captured, notes);
     let (summary, exit_code) = match (finished.cut, finished.exit) {
         (Some(Cut::Timeout), _) => {

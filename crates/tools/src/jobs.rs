@@ -449,7 +449,12 @@ fn end_text(job: &Job, how: &str, finished: &Result<Finished, RunError>, printed
         }
         Ok(_) | Err(_) => "",
     };
-    format!("{} (`{}`) {how}.{left} {}", job.id(), job.command, printed.in_words(LAST_LINES))
+    let moved: String = finished
+        .iter()
+        .flat_map(|finished| &finished.put_aside)
+        .map(|(from, to)| format!(" {from} is protected; what the job made there was moved to {to}."))
+        .collect();
+    format!("{} (`{}`) {how}.{left}{moved} {}", job.id(), job.command, printed.in_words(LAST_LINES))
 }
 
 /// A time as people say it.

@@ -5,6 +5,7 @@
 
 mod text;
 mod sys;
+pub mod sandbox;
 mod supervisor;
 mod output;
 mod jobs;
@@ -57,22 +58,36 @@ pub struct BuiltinOptions {
     pub hidden_variables: Vec<String>,
     /// The program that supervises commands, if it is not this one; see [`Supervisor::of_program`].
     pub supervisor: Option<std::path::PathBuf>,
+    /// What is to hold commands; nothing if it is not said.
+    pub sandbox: Option<sandbox::Sandbox>,
+}
+
+impl BuiltinOptions {
+    /// The supervisor of commands that is meant.
+    pub fn to_supervisor(&self) -> Arc<Supervisor> {
+        let hidden = self.hidden_variables.clone();
+        let supervisor = match &self.supervisor {
+            Some(program) => Supervisor::of_program(program.clone(), hidden),
+            None => Supervisor::new(hidden),
+        };
+        Arc::new(supervisor.within(self.sandbox.clone()))
+    }
 }
 
 /// All built-in tools of one session, in the order in which the model is told of them.
 pub fn builtin_tools(options: &BuiltinOptions) -> Vec<Arc<dyn Tool>> {
-    let hidden = options.hidden_variables.clone();
-    let supervisor = match &options.supervisor {
-        Some(program) => Supervisor::of_program(program.clone(), hidden),
-        None => Supervisor::new(hidden),
-    };
+    builtin_tools_on(options.to_supervisor())
+}
+
+/// The same, with commands run by this supervisor.
+pub fn builtin_tools_on(supervisor: Arc<Supervisor>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(Read),
         Arc::new(Write),
         Arc::new(Edit),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Bash::new(Arc::new(supervisor))),
+        Arc::new(Bash::new(supervisor)),
         Arc::new(TodoWrite),
     ]
 }

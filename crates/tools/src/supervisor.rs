@@ -15,8 +15,9 @@ mod nest;
 mod keeper;
 mod server;
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -31,11 +32,15 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::sandbox::{self, Layout, Sandbox, SandboxReport, Way};
 use crate::sys;
-use protocol::{Order, Report, write_frame};
+use protocol::{Begin, Order, Report, write_frame};
 
 /// The argument that makes a program the supervisor.
 const ASKED: &str = "--mainstay-supervise";
+
+/// The argument after it that makes it hold commands in a sandbox.
+const HELD: &str = "held";
 
 /// How long a command's output is still read after its shell ended and everything it left was told to end.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -65,8 +70,9 @@ const NO_PERSON: [(&str, &str); 13] = [
 ///
 /// Must be the first line of `main`, before any thread is started, in every program that runs commands.
 pub fn supervise_if_asked() {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == ASKED) {
-        server::supervise();
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == ASKED) {
+        server::supervise(arguments.next().is_some_and(|argument| argument == HELD));
     }
 }
 
@@ -75,7 +81,8 @@ pub fn supervise_if_asked() {
 pub struct Supervisor {
     program: PathBuf,
     hidden: Vec<String>,
-    process: Mutex<Option<Process>>,
+    sandbox: Option<Sandbox>,
+    process: tokio::sync::Mutex<Option<Process>>,
     /// A keeper that runs nothing. Out of its place while in use.
     idle: Mutex<Option<Connection>>,
 }
@@ -100,7 +107,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// How a command, with all that it started, came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
     pub(crate) cut: Option<Cut>,
@@ -108,6 +115,8 @@ pub(crate) struct Finished {
     pub(crate) left: u32,
     /// How many of them are running still.
     pub(crate) stuck: u32,
+    /// What it made where nothing may be made, and where that was moved to.
+    pub(crate) put_aside: Vec<(FilePath, FilePath)>,
 }
 
 pub(crate) use protocol::Exit;
@@ -151,7 +160,42 @@ impl Supervisor {
 
     /// A supervisor that is another program, whose `main` calls [`supervise_if_asked`] first.
     pub fn of_program(program: PathBuf, hidden: Vec<String>) -> Self {
-        Supervisor { program, hidden, process: Mutex::new(None), idle: Mutex::new(None) }
+        Supervisor {
+            program,
+            hidden,
+            sandbox: None,
+            process: tokio::sync::Mutex::new(None),
+            idle: Mutex::new(None),
+        }
+    }
+
+    /// The same, with a sandbox around every command.
+    pub fn within(self, sandbox: Option<Sandbox>) -> Self {
+        Supervisor { sandbox, ..self }
+    }
+
+    /// What of the sandbox is in force; none where there is to be none. Starts the supervisor if it does not run.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or does not answer.
+    pub async fn report(&self) -> io::Result<Option<SandboxReport>> {
+        if self.sandbox.is_none() {
+            return Ok(None);
+        }
+        let mut process = self.process.lock().await;
+        if process.is_none() {
+            *process = Some(self.start_process().await?);
+        }
+        let held = process.as_ref().and_then(|process| process.held.as_ref());
+        Ok(held.map(|held| held.report.clone()))
+    }
+
+    /// What the result of a failed command that printed this should say of the sandbox.
+    pub(crate) async fn blame(&self, cwd: &Path, printed: &str) -> Vec<String> {
+        let process = self.process.lock().await;
+        let held = process.as_ref().and_then(|process| process.held.as_ref());
+        held.map_or_else(Vec::new, |held| sandbox::blame(&held.layout, &held.report, cwd, printed))
     }
 
     /// Starts a command. `intent` is called when its process exists and waits; when this returns, it has been let go.
@@ -199,31 +243,90 @@ impl Supervisor {
             return Ok(begun);
         }
         // It may have been killed since, and so may the supervisor; then the command has not been touched.
-        match self.connect()?.begin(run).await {
-            Err(error) if is_lost(&error) => self.connect()?.begin(run).await,
+        match self.connect().await?.begin(run).await {
+            Err(error) if is_lost(&error) => self.connect().await?.begin(run).await,
             begun => begun,
         }
     }
 
     /// Has a new keeper made.
-    fn connect(&self) -> io::Result<Connection> {
+    async fn connect(&self) -> io::Result<Connection> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let mut process = lock(&self.process);
+        let mut process = self.process.lock().await;
         let is_sent = process.as_ref().is_some_and(|process| process.make_keeper(&theirs).is_ok());
         if !is_sent {
-            let fresh = self.start_process()?;
+            let fresh = self.start_process().await?;
             fresh.make_keeper(&theirs)?;
             *process = Some(fresh);
         }
         Ok(Connection { socket: UnixStream::from_std(ours)?, received: Vec::new() })
     }
 
-    fn start_process(&self) -> io::Result<Process> {
+    async fn start_process(&self) -> io::Result<Process> {
+        let Some(sandbox) = &self.sandbox else {
+            let (socket, child) = self.spawn(Command::new(&self.program), None)?;
+            return Ok(Process { socket, _child: child, held: None });
+        };
+        let own = std::fs::Permissions::from_mode(0o700);
+        let tmp = tempfile::Builder::new().prefix("mainstay-").permissions(own).tempdir()?;
+        let tmp = tmp.keep().canonicalize()?;
+        let layout = Layout::of(sandbox, tmp);
+        let mut reasons = Vec::new();
+        for way in &sandbox.ways {
+            match self.start_held(*way, &layout).await? {
+                Ok((socket, child, mut report)) => {
+                    if *way == Way::Plain {
+                        report.lacking.splice(0..0, reasons);
+                    }
+                    let held = Some(HeldSo { report, layout });
+                    return Ok(Process { socket, _child: child, held });
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(io::Error::other(format!("there is no sandbox: {}", reasons.join("; "))))
+    }
+
+    /// Starts a supervisor that holds commands in one way; a reason, if that cannot be done.
+    async fn start_held(&self, way: Way, layout: &Layout) -> io::Result<Result<Started, String>> {
+        let command = match way {
+            Way::Namespaces | Way::Plain => Command::new(&self.program),
+            Way::Bubblewrap => match (sandbox::bubblewrap(layout), self.program.canonicalize()) {
+                // Within, `/proc/self/exe` would be `bwrap` itself.
+                (Some((bwrap, words)), Ok(program)) => {
+                    let mut command = Command::new(bwrap);
+                    command.args(words).arg(program);
+                    command
+                }
+                _ => return Ok(Err("bubblewrap is not installed".to_owned())),
+            },
+        };
+        let (socket, child) = self.spawn(command, Some(layout))?;
+        let mut talking = socket.try_clone()?;
+        let begin = write_frame(&Begin { way, layout: layout.clone() })?;
+        let answer = tokio::task::spawn_blocking(move || {
+            talking.set_read_timeout(Some(ANSWER))?;
+            talking.write_all(&begin)?;
+            protocol::read_whole(&talking)
+        });
+        match answer.await.map_err(io::Error::other)? {
+            Ok(protocol::Begun::Ready(report)) => Ok(Ok((socket, child, report))),
+            Ok(protocol::Begun::Cannot(why)) => {
+                Ok(Err(format!("no mounts and no network of its own: {why}")))
+            }
+            Err(_ended) if way == Way::Bubblewrap => {
+                Ok(Err("bubblewrap cannot be used here either".to_owned()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn spawn(&self, mut command: Command, layout: Option<&Layout>) -> io::Result<(StdUnixStream, Child)> {
         let (ours, theirs) = StdUnixStream::pair()?;
-        let mut command = Command::new(&self.program);
         command
             .arg(ASKED)
+            .args(layout.map(|_| HELD))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -235,7 +338,36 @@ impl Supervisor {
                 command.env_remove(name);
             }
         }
-        Ok(Process { socket: ours, _child: command.spawn()? })
+        if let Some(layout) = layout {
+            set_places(&mut command, layout.tmp.as_path());
+        }
+        Ok((ours, command.spawn()?))
+    }
+}
+
+/// Has programs use the session's own temporary directory, also those that would keep what they compile elsewhere, and
+/// not look for helpers that they cannot reach.
+fn set_places(command: &mut Command, tmp: &Path) {
+    for name in ["TMPDIR", "TMP", "TEMP"] {
+        command.env(name, tmp);
+    }
+    if std::env::var_os("GOCACHE").is_none() {
+        command.env("GOCACHE", tmp.join("go-build"));
+    }
+    for name in ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK", "TMUX"] {
+        command.env_remove(name);
+    }
+}
+
+/// A supervisor that was started, with what it holds.
+type Started = (StdUnixStream, Child, SandboxReport);
+
+impl Drop for HeldSo {
+    fn drop(&mut self) {
+        // The supervisor empties it. Within bubblewrap it cannot remove it; elsewhere it is gone soon or already.
+        if self.report.way == Way::Bubblewrap {
+            sandbox::remove_all(self.layout.tmp.as_path());
+        }
     }
 }
 
@@ -249,6 +381,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Process {
     socket: StdUnixStream,
     _child: Child,
+    held: Option<HeldSo>,
+}
+
+/// How a running supervisor holds commands.
+#[derive(Debug)]
+struct HeldSo {
+    report: SandboxReport,
+    layout: Layout,
 }
 
 impl Process {
@@ -370,10 +510,10 @@ impl Connection {
         let mut buffer = vec![0; 64 << 10];
         let mut is_open = true;
         let mut cut = None;
-        let (exit, left, stuck) = loop {
+        let (exit, left, stuck, put_aside) = loop {
             let why = tokio::select! {
                 report = self.report() => match report? {
-                    Report::Ended { exit, left, stuck } => break (exit, left, stuck),
+                    Report::Ended { exit, left, stuck, put_aside } => break (exit, left, stuck, put_aside),
                     Report::Failed { reason } => return Err(io::Error::other(reason)),
                     Report::Started { .. } | Report::NotStarted { .. } => continue,
                 },
@@ -397,7 +537,7 @@ impl Connection {
         if is_open {
             drain(printed, &mut buffer, output).await?;
         }
-        Ok(Finished { exit, cut, left, stuck })
+        Ok(Finished { exit, cut, left, stuck, put_aside })
     }
 }
 

@@ -300,3 +300,84 @@ pub(crate) fn return_to(namespace: BorrowedFd<'_>) {
     // SAFETY: takes an open descriptor and a plain value.
     unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWPID) };
 }
+
+/// Leaves namespaces that are shared with others, by the flags of `unshare`.
+#[cfg(target_os = "linux")]
+pub(crate) fn unshare(flags: i32) -> io::Result<()> {
+    // SAFETY: takes a plain value; the callers have one thread, which a new user namespace demands.
+    if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets and clears attributes of the mount at a path, and of all below it if it is to be so.
+#[cfg(target_os = "linux")]
+pub(crate) fn change_mount(
+    at: &std::path::Path,
+    set: u64,
+    clear: u64,
+    with_all_below: bool,
+) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let at = CString::new(at.as_os_str().as_bytes())?;
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
+    let flags = if with_all_below { libc::AT_RECURSIVE } else { 0 };
+    let (call, size) = (libc::SYS_mount_setattr, size_of::<libc::mount_attr>());
+    // SAFETY: the path and the struct, whose size is told, live through the call.
+    let done =
+        unsafe { libc::syscall(call, libc::AT_FDCWD, at.as_ptr(), flags, &raw const attributes, size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes the loopback interface of the process's network namespace into use.
+#[cfg(target_os = "linux")]
+pub(crate) fn loopback_up() -> io::Result<()> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the struct is plain data and lives through the calls; the descriptor is this function's own.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(socket);
+        let mut request = std::mem::zeroed::<libc::ifreq>();
+        request.ifr_name[0] = b'l'.cast_signed();
+        request.ifr_name[1] = b'o'.cast_signed();
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The version of Landlock that the kernel has in use; 0 if it has none.
+#[cfg(target_os = "linux")]
+pub(crate) fn landlock_version() -> u32 {
+    const ASK_FOR_VERSION: u32 = 1;
+    let nothing = std::ptr::null::<libc::c_void>();
+    // SAFETY: with this flag the call takes no memory.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0, ASK_FOR_VERSION) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Whether the kernel takes filters of system calls.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_seccomp_filters() -> bool {
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the value lives through the call, which only asks.
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) == 0 }
+}
+
+/// Waits until the process, which has ended children forgotten, has none left.
+pub(crate) fn wait_until_childless() {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` lives through the call.
+        let waited = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if waited < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}

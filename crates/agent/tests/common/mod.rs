@@ -9,7 +9,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use mainstay_agent::{Agent, Approve, Event, Interceptor, Setup, SurroundingsNow, TurnReport, Verdict};
+use mainstay_agent::{
+    Agent, Approve, CommandSandbox, Event, Interceptor, Setup, SurroundingsNow, TurnReport, Verdict,
+};
 use mainstay_model::{Encoded, Model};
 use mainstay_session::attention::AttentionSettings;
 use mainstay_session::entry::{Body, Entry, NoticeKind, StopReason};
@@ -55,7 +57,7 @@ impl Bench {
             interceptors: Vec::new(),
             approve: Approve::All,
             rules: Arc::default(),
-            sandbox_is_enforced: false,
+            sandbox: CommandSandbox::None,
             approver: None,
             attention: AttentionSettings::default(),
             max_steps: 60,

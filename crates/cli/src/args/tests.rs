@@ -47,6 +47,8 @@ fn exec_with_everything() {
         "/w",
         "--approve",
         "all",
+        "--sandbox",
+        "read-only",
         "--max-steps",
         "7",
         "--require-plan=2",
@@ -75,6 +77,7 @@ fn exec_with_everything() {
             effort: Some("high".to_owned()),
             cwd: Some(PathBuf::from("/w")),
             approve: Some(Approve::All),
+            sandbox: Some(SandboxChoice::ReadOnly),
             max_steps: Some(7),
             require_plan: Some(2),
             max_cost: Some(250_000_000),
@@ -248,6 +251,14 @@ fn the_help_of_exec() {
               - auto:  Edits pass, commands pass inside an enforced sandbox and else ask
               - all:   Everything passes
 
+          --sandbox <MODE>
+              What holds the commands of the model [default: workspace-write]
+
+              Possible values:
+              - read-only:       Commands change nothing but their own temporary directory
+              - workspace-write: They change the workspace too, and reach no network
+              - off:             Nothing holds them
+
           --max-steps <N>
               End after this many steps, a step being one request and the calls it asks for [default:
               500]
@@ -277,10 +288,11 @@ fn the_help_of_exec() {
 
     Examples:
       mainstay exec "fix the failing test"
-      mainstay exec --model ollama/qwen3-coder --approve all "run the tests and fix what fails"
+      mainstay exec --model ollama/qwen3-coder "run the tests and fix what fails"
       git diff | mainstay exec -                    the prompt from stdin
       mainstay exec --last "go on"                  also after a crash: nothing is lost
       mainstay exec --require-plan=5 "…"            go on while plan items are unfinished
+      mainstay exec --sandbox read-only "…"         commands change nothing
       mainstay exec --json "…" | jq -c .            what happens, for programs
       mainstay exec --image shot.png "what is wrong here?"
       mainstay exec --output-schema form.json -o answer.json "list the public functions"
@@ -289,7 +301,8 @@ fn the_help_of_exec() {
     With --output-schema the model is asked up to twice to mend an answer that does not fit; if it does
     not, nothing is printed and the exit code is 1. What fits is printed bare, for jq.
 
-    Commands of the model need an enforced sandbox or --approve all; this version has no sandbox.
+    Commands of the model run in a sandbox: they change the workspace and nothing else, and reach no
+    network. Where it cannot be enforced (`mainstay doctor` says), they need --approve all.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 plan unfinished, 4 limit reached, 65 session damaged, 69
     provider unavailable, 75 try again, 77 credentials, 78 configuration, 130 interrupted, 143

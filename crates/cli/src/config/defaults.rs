@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Approve, Durability};
+use super::{Approve, Durability, SandboxChoice};
 
 /// `approve`.
 pub(crate) const APPROVE: Approve = Approve::Auto;
+/// `sandbox.mode`.
+pub(crate) const SANDBOX: SandboxChoice = SandboxChoice::WorkspaceWrite;
 /// `durability`.
 pub(crate) const DURABILITY: Durability = Durability::Always;
 /// `max_steps`.

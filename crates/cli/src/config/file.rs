@@ -9,14 +9,14 @@ use super::base_url::BaseUrl;
 use super::defaults;
 use super::document::{Document, Placed, Table, Value};
 use super::environment::tool;
-use super::{Api, Approve, Durability, Layer, ModelLayer, PriceLayer, ProviderLayer, Secret};
+use super::{Api, Approve, Durability, Layer, ModelLayer, PriceLayer, ProviderLayer, SandboxChoice, Secret};
 use crate::error::CliError;
 
 /// Reads the user's own file.
 pub(super) fn read(document: &Document) -> Result<Layer, CliError> {
     document.read(|table| {
         let mut layer = read_common(table)?;
-        layer.writable = table.section("sandbox", read_sandbox)?;
+        (layer.sandbox, layer.writable) = table.section("sandbox", read_sandbox)?;
         layer.ca_certificates = table.place("ca_certificates", path)?;
         layer.providers = table.section("providers", |table| named(table, read_provider))?;
         Ok(layer)
@@ -58,19 +58,21 @@ fn count(value: &Value<'_>, least: u64) -> Result<u32, CliError> {
     value.whole(least..=u64::from(u32::MAX)).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// `[sandbox]`. A mode that this version cannot enforce is refused for the same reason as a rule.
-fn read_sandbox(table: &mut Table<'_>) -> Result<Option<Placed<Vec<PathBuf>>>, CliError> {
-    if let Some(mode) = table.take("mode") {
-        let enforced = mode.choice(&[("off", false), ("read-only", true), ("workspace-write", true)])?;
-        if enforced {
-            return Err(mode
-                .complain(
-                    "can only be \"off\": this version has no sandbox, and must not act as if it had one",
-                )
-                .hint("take the line out; without a sandbox, commands run only with --approve all"));
-        }
+/// `[sandbox]`: its mode, and what may be written beside the workspace.
+fn read_sandbox(table: &mut Table<'_>) -> Result<SandboxLayer, CliError> {
+    let mode = table.place("mode", |value| value.choice(&SandboxChoice::WORDS))?;
+    Ok((mode, table.place("writable", |value| value.list(writable))?))
+}
+
+type SandboxLayer = (Option<Placed<SandboxChoice>>, Option<Placed<Vec<PathBuf>>>);
+
+/// A directory that means the same wherever the program is started.
+fn writable(value: &Value<'_>) -> Result<PathBuf, CliError> {
+    let path = path(value)?;
+    if path.is_absolute() || path.starts_with("~") {
+        return Ok(path);
     }
-    table.place("writable", |value| value.list(|item| Ok(PathBuf::from(item.text()?))))
+    Err(wrong(value, "must hold absolute paths, or such as begin with ~/"))
 }
 
 /// A table whose keys are names: each a table, read with `read`.

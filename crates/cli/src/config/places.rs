@@ -79,6 +79,14 @@ impl Surroundings {
         Some(self.environment.xdg("XDG_CONFIG_HOME", ".config")?.join("mainstay"))
     }
 
+    /// A path in which a leading `~` stands for the home directory; as it is where there is none.
+    pub(crate) fn from_home(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), self.environment.absolute("HOME")) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            (Ok(_), None) | (Err(_), _) => path.to_owned(),
+        }
+    }
+
     /// The workspace: the directory asked for, else the current one, with links resolved. Fails, with exit code 2,
     /// where it cannot be used.
     pub(crate) fn workspace(&self, asked: Option<&Path>) -> Result<PathBuf, CliError> {

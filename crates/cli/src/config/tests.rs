@@ -47,8 +47,8 @@ reminder_after = 0
 reminder_repeat = 4
 
 [sandbox]
-mode = "off"
-writable = ["/var/tmp"]
+mode = "read-only"
+writable = ["/var/tmp", "~/.cargo"]
 
 [providers.local]
 api = "openai-chat"
@@ -87,7 +87,8 @@ fn every_key_is_read() {
     assert_eq!(layer.rules[0].origin, Origin::File("config.toml".into(), 10));
     assert!(!value(&layer.plan_tool));
     assert_eq!((value(&layer.reminder_after), value(&layer.reminder_repeat)), (0, 4));
-    assert_eq!(value(&layer.writable), [PathBuf::from("/var/tmp")]);
+    assert_eq!(value(&layer.sandbox), SandboxChoice::ReadOnly);
+    assert_eq!(value(&layer.writable), ["/var/tmp", "~/.cargo"].map(PathBuf::from));
     assert_eq!(layer.max_steps.as_ref().unwrap().origin, Origin::File("config.toml".into(), 5));
 
     assert_eq!(value(&layer.ca_certificates), PathBuf::from("company.pem"));
@@ -156,9 +157,9 @@ fn a_mistake_names_its_place_and_what_is_expected() {
         "[plan]\ntool = true",
         "[plan]\n  reminder = 3",
         "[plan]\nreminder_after = 99999999999",
-        "[sandbox]\nmode = \"read-only\"",
         "[sandbox]\nmode = \"strict\"",
         "[sandbox]\nwritable = [\"\"]",
+        "[sandbox]\nwritable = [\"build\"]",
         "[[rules]]\npattern = \"git push*\"\naction = \"deny\"",
         "[[rules]]\ntool = \"bash\"",
         "[[rules]]\ntool = \"bash\"\naction = \"forbid\"",
@@ -274,17 +275,16 @@ fn a_mistake_names_its_place_and_what_is_expected() {
     => error: config.toml:2:18: `plan.reminder_after` must be a whole number from 0 to 4294967295, found 99999999999
 
     [sandbox]
-    mode = "read-only"
-    => error: config.toml:2:8: `sandbox.mode` can only be "off": this version has no sandbox, and must not act as if it had one
-      take the line out; without a sandbox, commands run only with --approve all
-
-    [sandbox]
     mode = "strict"
-    => error: config.toml:2:8: `sandbox.mode` must be "off", "read-only" or "workspace-write", found "strict"
+    => error: config.toml:2:8: `sandbox.mode` must be "read-only", "workspace-write" or "off", found "strict"
 
     [sandbox]
     writable = [""]
     => error: config.toml:2:13: `sandbox.writable` must be a text that is not blank, found ""
+
+    [sandbox]
+    writable = ["build"]
+    => error: config.toml:2:13: `sandbox.writable` must hold absolute paths, or such as begin with ~/, found "build"
 
     [[rules]]
     pattern = "git push*"

@@ -7,10 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mainstay_session::message::FilePath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::nest::{Emptied, Nest, PATIENCE};
 use super::protocol::{Exit, Order, Report, frame_length, read_frame, receive, write_frame};
+use crate::sandbox::Held;
 use crate::sys::{self, Fork};
 
 /// How long a command may take to end by itself after it was asked to.
@@ -23,15 +25,15 @@ const LAST_WORK: Duration = Duration::from_millis(100);
 /// How often the end of a command is looked for where the system does not tell it.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Serves the agent on this socket until the agent is gone. Never returns.
-pub(super) fn keep(socket: OwnedFd) -> ! {
+/// Serves the agent on this socket until the agent is gone. Never returns. Commands are put under what is to hold them.
+pub(super) fn keep(socket: OwnedFd, held: Option<Held>) -> ! {
     sys::begin_session();
     sys::keep_ended_children();
     // Standard input is the supervisor's socket, whose end nobody would see while another process has it.
     if let Ok(nothing) = std::fs::File::open("/dev/null") {
         sys::put_at(nothing.as_raw_fd(), 0);
     }
-    let mut keeper = Keeper { socket: UnixStream::from(socket), nest: Nest::make() };
+    let mut keeper = Keeper { socket: UnixStream::from(socket), nest: Nest::make(), held };
     if let Err(error) = keeper.serve() {
         // If the agent is there, it is to know why its command ends; mostly it is gone.
         let _ = keeper.say(&Report::Failed { reason: error.to_string() });
@@ -43,6 +45,7 @@ pub(super) fn keep(socket: OwnedFd) -> ! {
 struct Keeper {
     socket: UnixStream,
     nest: Nest,
+    held: Option<Held>,
 }
 
 impl Keeper {
@@ -63,7 +66,7 @@ impl Keeper {
     }
 
     fn run(&mut self, command: &str, cwd: &Path, output: OwnedFd) -> io::Result<()> {
-        let (pid, mut latch) = match start(command, cwd, output, &self.nest) {
+        let (pid, mut latch) = match start(command, cwd, output, &self.nest, self.held.as_ref()) {
             Ok(started) => started,
             Err(error) => return self.say(&Report::NotStarted { reason: error.to_string() }),
         };
@@ -83,7 +86,9 @@ impl Keeper {
             sys::kill(-pid.cast_signed(), libc::SIGKILL);
         }
         let Emptied { left, stuck } = self.nest.empty();
-        self.say(&Report::Ended { exit, left, stuck })
+        let put_aside = self.held.iter().flat_map(Held::put_aside);
+        let put_aside = put_aside.map(|(from, to)| (FilePath(from), FilePath(to))).collect();
+        self.say(&Report::Ended { exit, left, stuck, put_aside })
     }
 
     /// Waits for a command's shell, and says whether it was told to end it. Fails when the agent is gone.
@@ -156,7 +161,13 @@ impl Keeper {
 }
 
 /// Forks a command, which waits at its gate.
-fn start(command: &str, cwd: &Path, output: OwnedFd, nest: &Nest) -> io::Result<(u32, PipeWriter)> {
+fn start(
+    command: &str,
+    cwd: &Path,
+    output: OwnedFd,
+    nest: &Nest,
+    held: Option<&Held>,
+) -> io::Result<(u32, PipeWriter)> {
     let shell = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].into_iter().find(|path| Path::new(path).exists());
     let shell = CString::new(shell.unwrap_or("/bin/sh"))?;
     let arguments = [shell.clone(), CString::new("-c")?, CString::new(command)?];
@@ -171,16 +182,27 @@ fn start(command: &str, cwd: &Path, output: OwnedFd, nest: &Nest) -> io::Result<
             // Should the keeper be killed, the shell at least goes along where there is no namespace.
             sys::die_with_parent();
             nest.enter();
-            become_command(cwd, gate, &shell, &arguments)
+            become_command(cwd, gate, &shell, &arguments, held)
         }
     }
 }
 
-fn become_command(cwd: &Path, mut gate: PipeReader, shell: &CString, arguments: &[CString]) -> ! {
+fn become_command(
+    cwd: &Path,
+    mut gate: PipeReader,
+    shell: &CString,
+    arguments: &[CString],
+    held: Option<&Held>,
+) -> ! {
     let entered = std::env::set_current_dir(cwd);
+    let is_held = held.map_or(Ok(()), Held::apply);
     sys::reset_signals();
     if !gate.read(&mut [0]).is_ok_and(|length| length == 1) {
         sys::exit_now(125);
+    }
+    if let Err(why) = is_held {
+        let _ = writeln!(io::stderr(), "mainstay: the command was not run, since the sandbox failed: {why}");
+        sys::exit_now(126);
     }
     let error = match entered {
         Ok(()) => sys::exec(shell, arguments),

@@ -13,10 +13,28 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::{Layout, SandboxReport, Way};
 use crate::sys;
 
 /// The longest frame. A command is part of one.
 const LONGEST: usize = 64 << 20;
+
+/// What the agent says to a supervisor that is to hold commands, before all else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub(super) way: Way,
+    pub(super) layout: Layout,
+}
+
+/// What a supervisor answers to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Begun {
+    /// Commands will be held so.
+    Ready(SandboxReport),
+    /// It cannot be done in this way, and the supervisor has ended.
+    Cannot(String),
+}
 
 /// What the agent says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +57,8 @@ pub(super) enum Report {
     /// There is no process for it.
     NotStarted { reason: String },
     /// It has ended, and so has what it left running: `left` processes, of which `stuck` could not be ended.
-    Ended { exit: Exit, left: u32, stuck: u32 },
+    /// What it made though it must not was moved, from where to where.
+    Ended { exit: Exit, left: u32, stuck: u32, put_aside: Vec<(FilePath, FilePath)> },
     /// It cannot go on and ends, with whatever it runs.
     Failed { reason: String },
 }
@@ -76,6 +95,15 @@ pub(super) fn write_frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
 /// The value of a frame, whose length is off already.
 pub(super) fn read_frame<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(frame)?)
+}
+
+/// Waits for a frame on a blocking socket and reads it.
+pub(super) fn read_whole<T: DeserializeOwned>(mut socket: impl io::Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    socket.read_exact(&mut length)?;
+    let mut frame = vec![0; frame_length(u32::from_le_bytes(length))?];
+    socket.read_exact(&mut frame)?;
+    read_frame(&frame)
 }
 
 /// Takes the first frame out of what has been received, once it is whole.

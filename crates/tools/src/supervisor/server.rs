@@ -3,28 +3,57 @@
 //! It does nothing else, so there is little that can go wrong in it, and it is what all commands of a session have in
 //! common. It ends with the agent; so does each keeper, which has a socket of its own to the agent.
 
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use super::keeper;
-use super::protocol::{Report, receive, write_frame};
+use super::protocol::{Begin, Begun, Report, read_whole, receive, write_frame};
+use crate::sandbox::Held;
 use crate::sys::{self, Fork};
 
-/// Serves the agent on the socket that is the standard input, until the agent is gone. Never returns.
-pub(super) fn supervise() -> ! {
+/// Serves the agent on the socket that is the standard input, until the agent is gone. Never returns. If it is to hold
+/// commands, it says first what of that is in force; if it cannot, it ends.
+pub(super) fn supervise(is_to_hold: bool) -> ! {
     sys::begin_session();
     sys::ignore_requests_to_end();
     // What became of a keeper, the agent sees by the end of its socket.
     sys::ignore_children();
     sys::close_what_was_inherited();
     let socket = rustix::stdio::stdin();
+    let held = if is_to_hold { Some(hold(socket)) } else { None };
     while let Some(for_keeper) = next_socket(socket) {
         match sys::fork() {
             Ok(Fork::Parent(_)) => {}
-            Ok(Fork::Child) => keeper::keep(for_keeper),
+            Ok(Fork::Child) => keeper::keep(for_keeper, held),
             Err(error) => refuse(for_keeper, &error.to_string()),
         }
     }
+    if let Some(held) = held {
+        // Each keeper has ended what it ran before it ends.
+        sys::wait_until_childless();
+        held.end();
+    }
     sys::exit_now(0)
+}
+
+/// Enters the sandbox that the agent describes.
+fn hold(socket: BorrowedFd<'_>) -> Held {
+    let entered = || -> Result<_, String> {
+        let own = socket.try_clone_to_owned().map_err(|error| error.to_string())?;
+        let mut agent = UnixStream::from(own);
+        let Begin { way, layout } = read_whole(&agent).map_err(|error| error.to_string())?;
+        let entered = Held::enter(way, layout);
+        let (answer, held) = match entered {
+            Ok((held, report)) => (Begun::Ready(report), Some(held)),
+            Err(why) => (Begun::Cannot(why), None),
+        };
+        let frame = write_frame(&answer).map_err(|error| error.to_string())?;
+        agent.write_all(&frame).map_err(|error| error.to_string())?;
+        held.ok_or_else(String::new)
+    };
+    // The agent has been told, or is gone.
+    entered().unwrap_or_else(|_| sys::exit_now(1))
 }
 
 /// The next keeper's socket; none if the agent is gone.

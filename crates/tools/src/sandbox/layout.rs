@@ -1,0 +1,230 @@
+//! Which places are meant by a sandbox: what may be written, and what in it may not.
+//!
+//! Made once, when the supervisor starts, from the file system as it is then. All paths are absolute and free of links.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use globset::GlobBuilder;
+use mainstay_session::message::FilePath;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use serde::{Deserialize, Serialize};
+
+use super::{Sandbox, SandboxMode, git};
+
+/// The places of one session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Layout {
+    pub(crate) mode: SandboxMode,
+    /// The session's own temporary directory.
+    pub(crate) tmp: FilePath,
+    /// What may be written, `tmp` included; a place before what lies in it.
+    pub(crate) writable: Vec<FilePath>,
+    /// What in those may not be written; a place before what lies in it.
+    pub(crate) protected: Vec<FilePath>,
+    /// Directories on the way to those: not to be moved away.
+    pub(crate) pinned: Vec<FilePath>,
+    /// What in those must not come to be.
+    pub(crate) absent: Vec<FilePath>,
+    /// What was asked for and cannot be done: a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Where memory is shared as files.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The most places that patterns may name, and that are looked at for it.
+const MOST_NAMED: usize = 200;
+const MOST_LOOKED_AT: usize = 100_000;
+
+impl Layout {
+    /// The places that a sandbox means now.
+    pub(crate) fn of(sandbox: &Sandbox, tmp: PathBuf) -> Self {
+        let mut notes = Vec::new();
+        let mut writable = vec![tmp.clone()];
+        writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
+        let mut forbidden = Vec::new();
+        if sandbox.mode == SandboxMode::WorkspaceWrite {
+            let git = git::of(&sandbox.workspace);
+            writable.push(sandbox.workspace.clone());
+            writable.extend(git.directories);
+            for path in &sandbox.writable {
+                match path.canonicalize() {
+                    Ok(path) => writable.push(path),
+                    Err(error) => notes.push(format!(
+                        "`sandbox.writable` names {}, which cannot be used: {error}",
+                        path.display()
+                    )),
+                }
+            }
+            forbidden.extend(git.protected);
+            forbidden.push(sandbox.workspace.join(".mainstay"));
+            forbidden.extend(named(sandbox, &mut notes));
+        }
+        let closed = sandbox.closed.iter().map(|path| resolved(path));
+        forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
+        Layout::sorted(sandbox.mode, tmp, writable, forbidden, notes)
+    }
+
+    fn sorted(
+        mode: SandboxMode,
+        tmp: PathBuf,
+        mut writable: Vec<PathBuf>,
+        mut forbidden: Vec<PathBuf>,
+        mut notes: Vec<String>,
+    ) -> Self {
+        writable.sort();
+        writable.dedup();
+        forbidden.retain(|path| writable.iter().any(|root| path.starts_with(root)));
+        forbidden.sort();
+        forbidden.dedup();
+        let (mut protected, mut absent, mut pinned) = (Vec::new(), Vec::new(), Vec::new());
+        for path in forbidden {
+            match path.symlink_metadata() {
+                Ok(kind) if kind.is_symlink() => {
+                    notes.push(format!(
+                        "{} is protected but is a link, which can be replaced",
+                        path.display()
+                    ));
+                }
+                Ok(_) => protected.push(path),
+                Err(_) => absent.push(path),
+            }
+        }
+        for path in protected.iter().chain(&absent) {
+            let inside = |way: &&Path| writable.iter().any(|root| way.starts_with(root) && *way != root);
+            let on_the_way = path.ancestors().skip(1).take_while(inside).filter(|way| way.is_dir());
+            pinned.extend(on_the_way.map(Path::to_owned));
+        }
+        pinned.retain(|path| !writable.contains(path) && !protected.contains(path));
+        pinned.sort();
+        pinned.dedup();
+        let all = |paths: Vec<PathBuf>| paths.into_iter().map(FilePath).collect();
+        Layout {
+            mode,
+            tmp: FilePath(tmp),
+            writable: all(writable),
+            protected: all(protected),
+            pinned: all(pinned),
+            absent: all(absent),
+            notes,
+        }
+    }
+
+    /// Whether a path lies in what may be written.
+    pub(crate) fn may_write(&self, path: &Path) -> bool {
+        self.writable.iter().any(|root| path.starts_with(root.as_path())) && self.forbids(path).is_none()
+    }
+
+    /// The protected place that a path is or lies in.
+    pub(crate) fn forbids(&self, path: &Path) -> Option<&Path> {
+        let all = self.protected.iter().chain(&self.absent).map(FilePath::as_path);
+        all.into_iter().find(|place| path.starts_with(place))
+    }
+
+    /// Whether anything inside of what may be written is kept from commands.
+    pub(crate) fn protects(&self) -> bool {
+        !self.protected.is_empty() || !self.absent.is_empty()
+    }
+}
+
+/// What the user's patterns name: a directory for `directory/**`, what is there for other patterns.
+fn named(sandbox: &Sandbox, notes: &mut Vec<String>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut globs = globset::GlobSetBuilder::new();
+    let mut has_globs = false;
+    for pattern in &sandbox.protected {
+        let whole = pattern.strip_suffix("/**").unwrap_or(pattern);
+        if !whole.contains(['*', '?', '[', '{', '\\']) {
+            found.push(sandbox.workspace.join(whole));
+        } else if let Ok(glob) =
+            GlobBuilder::new(pattern).literal_separator(true).case_insensitive(true).build()
+        {
+            globs.add(glob);
+            has_globs = true;
+        }
+    }
+    if let (true, Ok(globs)) = (has_globs, globs.build()) {
+        let walk = ignore::WalkBuilder::new(&sandbox.workspace).hidden(false).build();
+        let mut looked_at = 0;
+        for entry in walk.flatten() {
+            looked_at += 1;
+            let seen = entry.path().strip_prefix(&sandbox.workspace).unwrap_or(entry.path());
+            if globs.is_match(seen) {
+                found.push(entry.path().to_owned());
+            }
+            if found.len() > MOST_NAMED || looked_at > MOST_LOOKED_AT {
+                notes.push("`protected` names more places than can be kept from commands".to_owned());
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// A path without `.` and `..`, with the links of what is there of it resolved.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    let there = plain.ancestors().find_map(|place| Some((place, place.canonicalize().ok()?)));
+    match there.map(|(place, real)| (plain.strip_prefix(place).map(Path::to_owned), real)) {
+        Some((Ok(rest), real)) if rest.as_os_str().is_empty() => real,
+        Some((Ok(rest), real)) => real.join(rest),
+        Some((Err(_), _)) | None => plain,
+    }
+}
+
+/// Moves what has come to be, though it must not, out of the way. Says from where to where.
+pub(crate) fn put_aside(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
+    let planted = layout.absent.iter().filter(|path| path.as_path().symlink_metadata().is_ok());
+    planted.filter_map(|path| Some((path.0.clone(), layout.moved(path.as_path()).ok()?))).collect()
+}
+
+impl Layout {
+    /// Moves what lies at a path, and not where a link on the way would lead.
+    fn moved(&self, path: &Path) -> io::Result<PathBuf> {
+        let root = self.writable.iter().map(FilePath::as_path).rfind(|root| path.starts_with(root));
+        let (Some(root), Some(name)) = (root, path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = openat(CWD, root, flags, Mode::empty())?;
+        for part in path.parent().and_then(|folder| folder.strip_prefix(root).ok()).into_iter().flatten() {
+            folder = openat(&folder, part, flags, Mode::empty())?;
+        }
+        for number in 1..1_000 {
+            let mut free = name.to_owned();
+            free.push(format!(".refused-{number}"));
+            match renameat_with(&folder, name, &folder, &free, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(path.with_file_name(free)),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other("no name is free"))
+    }
+}
+
+/// Removes a directory of commands with all that is in it, whatever they did to it.
+pub(crate) fn remove_all(folder: &Path) {
+    if fs::remove_dir_all(folder).is_err() {
+        open_up(folder);
+        // What is left then is not this user's, or is a mount.
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+fn open_up(folder: &Path) {
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.for_each(|entry| open_up(&entry.path()));
+}
