@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mainstay_agent::session::entry::Body;
 use mainstay_agent::session::log;
-use mainstay_agent::session::message::{FilePath, Outcome, ReferencedFile, ToolResult};
+use mainstay_agent::session::message::{FilePath, Outcome, ToolResult};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,11 +40,15 @@ impl Place {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// The folder of the one session.
+    fn session(&self) -> PathBuf {
+        fs::read_dir(self.path("data/sessions")).unwrap().next().unwrap().unwrap().path()
+    }
+
     /// All entries of the one session.
     fn entries(&self) -> Vec<Body> {
-        let session = fs::read_dir(self.path("data/sessions")).unwrap().next().unwrap().unwrap().path();
         let mut bodies = Vec::new();
-        log::entries(&session, |_, entry| bodies.extend(entry.map(|entry| entry.body))).unwrap();
+        log::entries(&self.session(), |_, entry| bodies.extend(entry.map(|entry| entry.body))).unwrap();
         bodies
     }
 
@@ -101,8 +105,9 @@ fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
     assert!(first.starts_with("EndTurn \"Three.\" "), "{first}");
     let results = place.results();
     let note = FilePath(place.path("work/note.txt").canonicalize().unwrap());
-    let touched = vec![ReferencedFile { path: note, hash: None }];
-    assert_eq!((results[0].summary.as_str(), &results[0].referenced_files), ("3 words", &touched));
+    let (state, _) = log::read(&place.session()).unwrap();
+    let touched: Vec<&FilePath> = state.recent_files.iter().map(|file| &file.path).collect();
+    assert_eq!((results[0].summary.as_str(), touched), ("3 words", vec![&note]));
     assert_eq!(results[1].content.as_deref(), Some("approved"));
     let entries = place.entries();
     for part in ["The program was started.", "Be brief."] {
