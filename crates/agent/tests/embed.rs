@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use mainstay_agent::session::entry::Body;
+use mainstay_agent::session::log;
+use mainstay_agent::session::message::{FilePath, Outcome, ToolResult};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,11 +40,24 @@ impl Place {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// The folder of the one session.
+    fn session(&self) -> PathBuf {
+        fs::read_dir(self.path("data/sessions")).unwrap().next().unwrap().unwrap().path()
+    }
+
     /// All entries of the one session.
-    fn entries(&self) -> Vec<Value> {
-        let session = fs::read_dir(self.path("data/sessions")).unwrap().next().unwrap().unwrap().path();
-        let text = fs::read_to_string(session.join("0001.jsonl")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    fn entries(&self) -> Vec<Body> {
+        let mut bodies = Vec::new();
+        log::entries(&self.session(), |_, entry| bodies.extend(entry.map(|entry| entry.body))).unwrap();
+        bodies
+    }
+
+    /// The results of calls in it.
+    fn results(&self) -> Vec<ToolResult> {
+        let results = self.entries().into_iter();
+        results
+            .filter_map(|body| if let Body::ToolResult(result) = body { Some(result) } else { None })
+            .collect()
     }
 }
 
@@ -87,17 +103,16 @@ fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
     ]));
     let first = out(&place.start("How many words?").wait_with_output().unwrap());
     assert!(first.starts_with("EndTurn \"Three.\" "), "{first}");
+    let results = place.results();
+    let note = FilePath(place.path("work/note.txt").canonicalize().unwrap());
+    let (state, _) = log::read(&place.session()).unwrap();
+    let touched: Vec<&FilePath> = state.recent_files.iter().map(|file| &file.path).collect();
+    assert_eq!((results[0].summary.as_str(), touched), ("3 words", vec![&note]));
+    assert_eq!(results[1].content.as_deref(), Some("approved"));
     let entries = place.entries();
-    let results: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "tool_result").collect();
-    let note = place.path("work/note.txt").canonicalize().unwrap();
-    assert_eq!(
-        (&results[0]["summary"], &results[0]["referenced_files"]),
-        (&json!("3 words"), &json!([{"path": note}]))
-    );
-    assert_eq!(results[1]["content"], "approved");
-    let texts: Vec<&str> = entries.iter().filter_map(|entry| entry["text"].as_str()).collect();
     for part in ["The program was started.", "Be brief."] {
-        assert!(texts.iter().any(|text| text.contains(part)), "no {part:?} in {texts:?}");
+        let is_told = |body: &Body| matches!(body, Body::Notice(notice) if notice.text.contains(part));
+        assert!(entries.iter().any(is_told), "no {part:?}");
     }
     let second = out(&place.start("And now?").wait_with_output().unwrap());
     assert!(second.starts_with("EndTurn \"Still three.\" "), "{second}");
@@ -120,7 +135,5 @@ fn a_program_that_is_killed_leaves_no_process() {
     wait_until("none survives", Duration::from_secs(2), || running("sleep\x0016180") == 0);
     let resumed = out(&place.start("Go on.").wait_with_output().unwrap());
     assert!(resumed.starts_with("EndTurn \"Going on.\" "), "{resumed}");
-    let entries = place.entries();
-    let result = entries.iter().find(|entry| entry["kind"] == "tool_result").unwrap();
-    assert_eq!(result["outcome"], "interrupted");
+    assert_eq!(place.results()[0].outcome, Outcome::Interrupted);
 }

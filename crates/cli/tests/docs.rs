@@ -170,7 +170,7 @@ fn events_are_documented_as_they_are() {
     let mut event = "";
     for line in events.lines() {
         if let Some((name, _)) = line.strip_prefix('`').and_then(|rest| rest.split_once('`'))
-            && definitions.contains_key(name)
+            && definitions.get(name).is_some_and(|is| !is["properties"]["type"].is_null())
         {
             event = name;
             documented.entry(event).or_default();
@@ -248,14 +248,14 @@ fn the_documented_run_is_a_real_one() {
     assert_eq!(events(&ran.out), events(&shown));
 
     // What README shows of the same session.
-    assert_eq!(
-        machine.run(&["plan"]).out,
-        block(README, "$ mainstay plan").split_once('\n').unwrap().1.trim_start().to_owned()
-    );
+    let plan = format!("$ mainstay plan\n{}", machine.run(&["plan"]).out);
+    assert_eq!(block(README, "### The plan").trim_end(), plan.trim_end());
     let history = machine.run(&["history"]).out;
     let shown = block(README, "$ mainstay history");
-    let (_, shown) = shown.split_once("I count the lines.").unwrap();
-    assert!(history.contains(shown.trim_end()), "{history}");
+    for line in shown.lines().filter(|line| !line.is_empty() && *line != "…") {
+        let line = line.replace("/tmp/notes", &cwd);
+        assert!(history.contains(&line), "no {line:?} in:\n{history}");
+    }
 }
 
 fn git(machine: &Machine, arguments: &[&str]) {
@@ -285,7 +285,7 @@ async fn the_review_of_a_pull_request_works_as_it_stands() {
     for (reply, code, out) in [
         (answer(faulty), 1, "a.txt:2: It is wrong.\nreview: faulty, 1000 tokens, 0.003 dollars\n"),
         (answer(good), 0, "review: good, 1000 tokens, 0.003 dollars\n"),
-        (unusable(), 77, "review: no such key\n"),
+        (unusable(), 77, "no such key; provider `p` has no key configured\n"),
         (unavailable(), 0, "review: the provider is not available; try again later\n"),
     ] {
         let server = WireServer::start([reply]).await.unwrap();
@@ -313,7 +313,7 @@ async fn the_review_of_a_pull_request_works_as_it_stands() {
         let running = tokio::task::spawn_blocking(move || command.output().unwrap());
         let ran: Ran =
             tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends").unwrap().into();
-        assert_eq!((ran.code, ran.out.as_str()), (code, out), "{}", ran.err);
+        assert!((ran.code, ran.out.ends_with(out)) == (code, true), "{}{}", ran.out, ran.err);
         let sent = server.received()[0].json();
         assert!(sent["messages"].to_string().contains("+two"), "{sent}");
         let tools: Vec<&str> = sent["tools"]

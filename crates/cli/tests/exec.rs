@@ -104,7 +104,7 @@ async fn events_have_their_published_form_however_a_run_ends() {
     for (answers, flags, reason, code) in [
         (json!([{"reasoning": "hm", "text": "ok"}]), &["--deltas"][..], "end_turn", 0),
         (json!([read, bash("exit 3"), plan(&[("a", "completed")]), say("ok")]), &[], "end_turn", 0),
-        (json!([bash("true"), say("ok")]), &["--approve", "auto"], "end_turn", 0),
+        (json!([bash("true"), say("ok")]), &["--approve", "ask"], "end_turn", 0),
         (small, &[], "end_turn", 0),
         (json!([{"text": "half", "finish": "max_tokens"}]), &[], "max_tokens", 4),
         (json!([bash("true"), bash("true"), bash("true")]), &["--max-steps", "2"], "max_steps", 4),
@@ -352,7 +352,7 @@ fn the_answer_goes_to_a_file_too() {
 #[test]
 fn a_denial_is_told_once() {
     let machine = Machine::scripted(json!([bash("touch sentinel"), say("I could not.")]));
-    let ran = machine.run(&["exec", "--approve", "auto", "x"]);
+    let ran = machine.run(&["exec", "--approve", "ask", "x"]);
     ran.ended(0, "I could not.\n", &["1 call denied, see below"]);
     assert_eq!(ran.err.matches("denied:").count(), 1, "{}", ran.err);
 }

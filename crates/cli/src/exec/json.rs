@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use mainstay_agent::session::entry::{Answer, StopReason};
 use mainstay_agent::session::message::{
-    Content, Ended, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage,
+    Content, ContentHash, Ended, FilePath, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage,
 };
 use mainstay_agent::session::plan::{PlanInView, PlanItem};
 use mainstay_agent::{Event, PlanChange, TurnReport};
@@ -55,7 +55,7 @@ pub(crate) enum Line<'a> {
         call_id: &'a str,
         outcome: Outcome,
         summary: &'a str,
-        referenced_files: &'a [ReferencedFile],
+        referenced_files: Vec<File<'a>>,
         exit_code: Option<i32>,
         duration_ms: u64,
     },
@@ -103,6 +103,20 @@ impl<'a> Call<'a> {
 pub(crate) struct Failure<'a> {
     class: &'a str,
     message: &'a str,
+}
+
+/// A file that a call touched. Its hash is told in hexadecimal, however the log has it.
+#[derive(Serialize)]
+pub(crate) struct File<'a> {
+    path: &'a FilePath,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<&'a str>,
+}
+
+impl<'a> File<'a> {
+    fn of(file: &'a ReferencedFile) -> Self {
+        File { path: &file.path, hash: file.hash.as_ref().map(ContentHash::as_str) }
+    }
 }
 
 #[derive(Serialize)]
@@ -205,7 +219,7 @@ fn tool_line<'a>(step: u64, call: &'a ToolCall, result: &'a ToolResult) -> Line<
         call_id: &call.id,
         outcome: result.outcome,
         summary: &result.summary,
-        referenced_files: &result.referenced_files,
+        referenced_files: result.referenced_files.iter().map(File::of).collect(),
         exit_code: result.exit_code,
         duration_ms: result.duration_ms,
     }

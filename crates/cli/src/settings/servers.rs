@@ -83,8 +83,9 @@ fn read_models(connection: &mut TcpStream, host: &str, path: &str, end: Instant)
         response.extend_from_slice(&piece[..count]);
         let whole =
             response.windows(4).position(|four| four == b"\r\n\r\n").map(|head| &response[head + 4..]);
-        // A server may keep the connection open in spite of HTTP/1.0: done is when the JSON is whole.
-        match whole.and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok()) {
+        // A server may keep the connection open in spite of HTTP/1.0, or frame the body in chunks: done is when the first
+        // object in it is whole.
+        match whole.and_then(first_object) {
             Some(body) => break body,
             None if count == 0 || response.len() > 1 << 20 => return None,
             None => {}
@@ -92,6 +93,12 @@ fn read_models(connection: &mut TcpStream, host: &str, path: &str, end: Instant)
     };
     let models = body.get("data")?.as_array()?;
     Some(models.iter().filter_map(|model| Some(model.get("id")?.as_str()?.to_owned())).collect())
+}
+
+/// The first JSON object in some bytes; none as long as it is not whole.
+fn first_object(bytes: &[u8]) -> Option<serde_json::Value> {
+    let start = bytes.iter().position(|byte| *byte == b'{')?;
+    serde_json::Deserializer::from_slice(&bytes[start..]).into_iter().next()?.ok()
 }
 
 #[cfg(test)]
@@ -124,6 +131,10 @@ mod tests {
             (
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\":[{\"id\":\"m/1\"},{\"id\":\"m2\"}]}",
                 vec!["m/1", "m2"],
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{\"data\":[{\"id\":\"m/1\"}]}\r\n0\r\n\r\n",
+                vec!["m/1"],
             ),
             ("HTTP/1.1 404 Not Found\r\n\r\nnot here", vec![]),
             ("", vec![]),
