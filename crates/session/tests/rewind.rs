@@ -330,3 +330,21 @@ fn cut_everywhere(whole: &Session, dir: &Path, before: Option<&SessionState>) {
         }
     }
 }
+
+/// What the session can go back before is what is on its branch: after a rewind, the turns that were left are gone.
+#[test]
+fn the_turns_in_view_are_those_of_the_branch() {
+    let home = temp_dir();
+    let (mut session, _) = turns(home.path(), 3);
+    let in_view = |session: &Session| -> Vec<(u64, String)> {
+        session.state().turns_in_view().into_iter().map(|(turn, text)| (turn, text.to_owned())).collect()
+    };
+    let of = |turns: &[(u64, &str)]| -> Vec<(u64, String)> {
+        turns.iter().map(|(turn, text)| (*turn, (*text).to_owned())).collect()
+    };
+    assert_eq!(in_view(&session), of(&[(0, "turn 1"), (1, "turn 2"), (2, "turn 3")]));
+    session.log.rewind(RewindTo::Turn(1), now()).unwrap();
+    assert_eq!(in_view(&session), of(&[(0, "turn 1")]));
+    turn(&mut session, 7);
+    assert_eq!(in_view(&session), of(&[(0, "turn 1"), (1, "turn 7")]));
+}

@@ -40,12 +40,14 @@ impl<W: Write> Painter<W> {
     pub(crate) fn print(&mut self, rows: &[Row], view: View) -> io::Result<()> {
         let mut bytes = String::from(BEGIN);
         self.to_top(&mut bytes);
-        bytes.push_str("\x1b[J");
         let columns = usize::from(view.buffer.area.width);
         for row in rows {
+            let broken = row.wrapped(columns);
+            // Behind the last column the cursor still stands on it, and what is there would be erased.
+            let is_full = |line: &Line<'static>| line.width() >= columns;
             match row.wrap {
-                Wrap::Words(_) => row.wrapped(columns).iter().for_each(|line| self.line(line, &mut bytes)),
-                Wrap::Terminal => self.line(&row.line, &mut bytes),
+                Wrap::Words(_) => broken.iter().for_each(|line| self.line(line, is_full(line), &mut bytes)),
+                Wrap::Terminal => self.line(&row.line, broken.last().is_some_and(is_full), &mut bytes),
             }
         }
         self.whole(&view, &mut bytes);
@@ -126,26 +128,31 @@ impl<W: Write> Painter<W> {
         }
     }
 
-    fn line(&self, line: &Line<'static>, bytes: &mut String) {
+    /// Writes over what the live area left there. It is not erased before, since tmux takes a screen that is erased from its
+    /// first cell on for one to be kept, and puts it into the scrollback.
+    fn line(&self, line: &Line<'static>, is_full: bool, bytes: &mut String) {
         let mut style = Style::new();
         for span in &line.spans {
             self.restyle(&mut style, line.style.patch(span.style), bytes);
             bytes.push_str(&inert(&span.content));
         }
         self.restyle(&mut style, Style::new(), bytes);
-        bytes.push_str("\r\n");
+        bytes.push_str(if is_full { "\r\n" } else { "\x1b[K\r\n" });
     }
 
     /// Draws every row from the top of the live area on.
     fn whole(&mut self, view: &View, bytes: &mut String) {
         let height = view.buffer.area.height;
         for y in 0..height {
-            self.buffer_row(&view.buffer, y, bytes);
-            if y + 1 < height {
+            if y > 0 {
                 bytes.push_str("\r\n");
             }
+            if y + 1 == height {
+                // What is below goes. Before the row, since behind a full one its last cell would go too.
+                bytes.push_str("\x1b[J");
+            }
+            self.buffer_row(&view.buffer, y, bytes);
         }
-        bytes.push_str("\x1b[J");
         self.row = height.saturating_sub(1);
     }
 

@@ -137,6 +137,19 @@ fn no_control_character_reaches_the_terminal() {
     );
 }
 
+/// tmux keeps a screen in its scrollback that is erased from its first cell on; a live area that fills the screen must not
+/// end up there.
+#[test]
+fn a_live_area_that_fills_the_screen_is_written_over_and_not_erased() {
+    let mut screen = Screen::new(4, 20);
+    screen.draw(view_of(&["one", "two", "three is longer", "four"], 20, Some((0, 3))));
+    screen.painter.print(&[row("a"), row("b")], view_of(&["› x", "status"], 20, Some((3, 0)))).unwrap();
+    let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
+    assert!(bytes.starts_with("\x1b[?2026h\r\x1b[3Aa\x1b[K\r\nb\x1b[K\r\n"), "{bytes:?}");
+    screen.flush();
+    assert_eq!(screen.rows(), ["a", "b", "› x", "status"]);
+}
+
 /// In a terminal that breaks its lines anew, the live area takes more rows after it became narrow, and none of the
 /// conversation is lost.
 #[test]
