@@ -2,7 +2,11 @@
 //!
 //! `cargo bench -p mainstay-tools --bench commands`
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench may fail loudly, and reports by itself")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench may fail loudly, and reports by itself"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +46,12 @@ fn main() {
         for (name, _, mut times) in all {
             times.sort();
             let part = |of: usize| millis(times[ROUNDS * of / 10]);
-            println!("{name} a sandbox: median {:.2} ms, from {:.2} to {:.2} ms (1st to 9th tenth)", part(5), part(1), part(9));
+            println!(
+                "{name} a sandbox: median {:.2} ms, from {:.2} to {:.2} ms (1st to 9th tenth)",
+                part(5),
+                part(1),
+                part(9)
+            );
         }
     });
 }
