@@ -132,7 +132,7 @@ pub(crate) fn sandbox(
     };
     let added = values.writable.iter().flat_map(|writable| &writable.value);
     Some(Sandbox {
-        writable: added.map(|path| surroundings.from_home(path)).collect(),
+        writable: added.map(|path| surroundings.with_home(path)).collect(),
         protected: values.protected.clone(),
         closed: surroundings.config_home().into_iter().chain([data_home.to_owned()]).collect(),
         ..Sandbox::new(mode, workspace.to_owned())

@@ -80,7 +80,7 @@ impl Surroundings {
     }
 
     /// A path in which a leading `~` stands for the home directory; as it is where there is none.
-    pub(crate) fn from_home(&self, path: &Path) -> PathBuf {
+    pub(crate) fn with_home(&self, path: &Path) -> PathBuf {
         match (path.strip_prefix("~"), self.environment.absolute("HOME")) {
             (Ok(rest), Some(home)) => home.join(rest),
             (Ok(_), None) | (Err(_), _) => path.to_owned(),
