@@ -87,7 +87,7 @@ const FAILURES: [(&str, Seen); 38] = [
     ("file.link#1=eio", Result(WRITE)),
     ("file.rename#1=eio", Result(WRITE)),
     // Processes.
-    ("supervisor.start#1=eio", Result(COMMAND)),
+    ("supervisor.start#1+=eio", Result(COMMAND)),
     ("command.start#1=eio", Result(COMMAND)),
     ("command.go#1=eio", Result("may have run in part")),
     // A document that can be made again.

@@ -22,9 +22,10 @@ const PERMISSIONS: &str = include_str!("../../../docs/permissions.md");
 const SCHEMA: &str = include_str!("../../../docs/exec-json.schema.json");
 
 /// The commands of the program, by the words behind its name.
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 20] = [
     &[],
     &["exec"],
+    &["resume"],
     &["sessions"],
     &["sessions", "rm"],
     &["sessions", "restore"],

@@ -277,8 +277,10 @@ impl Log {
     /// Says in a segment that an older version began that what follows is of this format. A version that reads only the
     /// older one then leaves the session as it is.
     fn raise_format(&mut self, now: jiff::Timestamp) {
+        // Behind a header that cannot be read it would stand for that one, and hide the segments before.
+        let is_older = |header: &SessionHeader| header.format < FORMAT && header.segment == self.segment;
         if self.unwritten.is_empty()
-            && let Some(header) = self.state.header.clone().filter(|header| header.format < FORMAT)
+            && let Some(header) = self.state.header.clone().filter(is_older)
         {
             self.enqueue(Lane::Main, Body::Session(SessionHeader { format: FORMAT, ..header }), now);
         }

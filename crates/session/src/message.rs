@@ -269,7 +269,13 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
     /// The files that the tool says it touched, in order.
-    #[serde(default, rename = "files", alias = "referenced_files", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        rename = "files",
+        alias = "referenced_files",
+        with = "form::files",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub referenced_files: Vec<ReferencedFile>,
     /// What the tool changed in files, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -336,7 +342,7 @@ pub struct ReferencedFile {
     /// The file's canonical absolute path. In a log one below the workspace is told from there.
     pub path: FilePath,
     /// The hash of the file's bytes as the tool saw or left them.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::file_hash")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<ContentHash>,
 }
 

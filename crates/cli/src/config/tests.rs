@@ -685,7 +685,7 @@ fn the_reference_names_no_key_that_is_not_there() {
             "## Providers" => known = keys("providers.p"),
             "## Models" => known = keys("providers.p.models.m"),
             "`plan`, as `[plan]`:" => known = keys("plan"),
-            "`sandbox`, as `[sandbox]`:" => known = keys("sandbox"),
+            line if line.starts_with("`sandbox`, as `[sandbox]`") => known = keys("sandbox"),
             "Where `context_window` is not said:" => known.clear(),
             _ => {}
         }

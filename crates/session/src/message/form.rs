@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Content, ContentHash, RequestMark, ToolCall, Usage, from_hex, to_hex};
+use super::{Content, ContentHash, FilePath, ReferencedFile, RequestMark, ToolCall, Usage, from_hex, to_hex};
 use crate::ids::Seq;
 
 /// The characters of 32 bytes.
@@ -173,24 +173,37 @@ pub(crate) mod usage {
     }
 }
 
-/// The hash of a file that a tool touched, as [`short`] has it.
-pub(crate) mod file_hash {
+/// The files that a tool touched, their hashes as [`short`] has them.
+pub(crate) mod files {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{ContentHash, long, short};
+    use super::{ContentHash, FilePath, ReferencedFile, long, short};
+
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        path: &'a FilePath,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hash: Option<String>,
+    }
 
     pub(crate) fn serialize<S: Serializer>(
-        hash: &Option<ContentHash>,
+        files: &[ReferencedFile],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        hash.as_ref().map(|hash| short(hash.as_str())).serialize(serializer)
+        serializer.collect_seq(files.iter().map(|file| Shown {
+            path: &file.path,
+            hash: file.hash.as_ref().map(|hash| short(hash.as_str())),
+        }))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<ContentHash>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        Ok(text.map(|text| ContentHash(long(text))))
+    ) -> Result<Vec<ReferencedFile>, D::Error> {
+        let mut files = Vec::<ReferencedFile>::deserialize(deserializer)?;
+        for file in &mut files {
+            file.hash = file.hash.take().map(|hash| ContentHash(long(hash.0)));
+        }
+        Ok(files)
     }
 }
 
