@@ -134,7 +134,7 @@ impl Host for Program {
         });
         let mut overrides = self.arguments.overrides();
         if let Some(name) = model {
-            overrides.model = Some(name.parse().map_err(|error| format!("{error}"))?);
+            overrides.model = Some(name.parse()?);
         }
         let settings = resolve(&self.surroundings, &self.arguments, summary.as_ref(), overrides);
         let (setup, notes) =
