@@ -90,8 +90,8 @@ pub(crate) enum Told {
     Say(Part, Vec<Piece>),
     /// Sessions to choose from.
     Sessions(Vec<SessionSummary>),
-    /// Turns to choose from: how many turns there were before, and what each began with.
-    Turns(Vec<(u64, String)>),
+    /// Turns to choose from: how many turns there were before, and what the user began each with.
+    Turns(Vec<(u64, Option<String>)>),
     /// Messages that cannot be delivered now go back to where they were written.
     Returned(Vec<String>),
 }

@@ -34,6 +34,9 @@ const SAVE_AFTER: Duration = Duration::from_millis(250);
 /// How long the end waits for the session's side to finish what it does.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The exit code after the terminal went away.
+const HUNG_UP: u8 = 129;
+
 /// What to begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
@@ -191,25 +194,28 @@ impl Runtime {
             let tick = self.app.ticks().map(|every| self.drawn + every);
             let msg = tokio::select! {
                 biased;
-                input = next(&mut self.keys) => self.input(input)?,
+                input = next(&mut self.keys) => self.input(input),
                 code = signalled(&mut terminate, &mut hang_up, &mut interrupt) => Some(Msg::Signal(code)),
                 Some(msg) = self.msgs.recv() => Some(msg),
-                () = sleep_until(due) => {
-                    self.due()?;
-                    None
-                }
+                () = sleep_until(due) => None,
                 () = sleep_until(tick) => Some(Msg::Tick),
             };
-            let Some(msg) = msg else { continue };
-            if let Some(code) = self.take(msg)? {
-                return Ok(self.leave(code));
+            let done = match msg {
+                Some(msg) => self.take(msg),
+                None => self.due().map(|()| None),
+            };
+            match done {
+                Ok(None) => {}
+                Ok(Some(code)) => return Ok(self.leave(code)),
+                // The terminal is gone: the session still ends in order.
+                Err(_) => return Ok(self.leave(HUNG_UP)),
             }
         }
     }
 
     /// What the terminal says, as a message. Its end is that of the program.
-    fn input(&mut self, input: Option<io::Result<Input>>) -> io::Result<Option<Msg>> {
-        Ok(match input {
+    fn input(&mut self, input: Option<io::Result<Input>>) -> Option<Msg> {
+        match input {
             Some(Ok(Input::Key(key))) => Some(Msg::Key(key)),
             Some(Ok(Input::Paste(text))) => Some(Msg::Paste(text)),
             Some(Ok(Input::Resize(columns, rows))) => {
@@ -217,8 +223,8 @@ impl Runtime {
                 Some(Msg::Resize(columns, rows))
             }
             Some(Ok(Input::FocusGained | Input::FocusLost | Input::Mouse(_))) => None,
-            Some(Err(_)) | None => Some(Msg::Signal(129)),
-        })
+            Some(Err(_)) | None => Some(Msg::Signal(HUNG_UP)),
+        }
     }
 
     /// Takes a message in, and all that wait behind it, and draws. The exit code, if that ends the program.
@@ -439,7 +445,7 @@ async fn next(keys: &mut Option<EventStream>) -> Option<io::Result<Input>> {
 async fn signalled(terminate: &mut Signal, hang_up: &mut Signal, interrupt: &mut Signal) -> u8 {
     tokio::select! {
         _ = terminate.recv() => 143,
-        _ = hang_up.recv() => 129,
+        _ = hang_up.recv() => HUNG_UP,
         _ = interrupt.recv() => 130,
     }
 }

@@ -242,7 +242,7 @@ impl Worker {
             Order::ListTurns => {
                 let turns = self.agent.as_ref().map(|agent| {
                     agent.read(|state| {
-                        let owned = |(turn, text): (u64, &str)| (turn, text.to_owned());
+                        let owned = |(turn, text): (u64, Option<&str>)| (turn, text.map(str::to_owned));
                         state.turns_in_view().into_iter().map(owned).collect()
                     })
                 });

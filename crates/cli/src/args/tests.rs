@@ -1,3 +1,5 @@
+use clap::CommandFactory;
+
 use super::*;
 
 fn parse_line(line: &[&str]) -> Result<Command, clap::Error> {

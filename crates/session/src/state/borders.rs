@@ -51,17 +51,19 @@ impl Border {
 }
 
 impl SessionState {
-    /// The turns that the session can go back before, oldest first: what each began with, and how many turns there were
-    /// before it. Those of earlier segments are not among them.
-    pub fn turns_in_view(&self) -> Vec<(u64, &str)> {
-        let begun_with = |border: &Arc<Border>| {
-            let words = self.history.iter().skip(border.items).find_map(|item| match item {
-                Item::Prompt { text, .. } | Item::Notice { text } => Some(text.as_str()),
-                Item::Step(_) | Item::Orphan(_) => None,
+    /// The turns that the session can go back before, oldest first: how many there were before, and what the user began it
+    /// with; nothing where a notification did. Those of earlier segments are not among them.
+    pub fn turns_in_view(&self) -> Vec<(u64, Option<&str>)> {
+        let ends = self.borders.iter().skip(1).map(|border| border.items).chain([self.history.len()]);
+        let turns = self.borders.iter().zip(ends).filter_map(|(border, end)| {
+            let said = self.history.get(border.items..end).filter(|items| !items.is_empty())?;
+            let prompt = said.iter().find_map(|item| match item {
+                Item::Prompt { text, .. } => Some(text.as_str()),
+                Item::Notice { .. } | Item::Step(_) | Item::Orphan(_) => None,
             });
-            words.map(|words| (border.turn, words))
-        };
-        self.borders.iter().filter_map(begun_with).collect()
+            Some((border.turn, prompt))
+        });
+        turns.collect()
     }
 
     /// Marks where the session stands as a border, in the place of one of the same turn.

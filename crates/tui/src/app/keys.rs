@@ -108,7 +108,7 @@ impl App {
         match choosing {
             Choosing::Session(dir) => self.order(Order::Resume(dir), effects),
             Choosing::Turn(turn, text) => {
-                self.give_back(&[text]);
+                self.give_back(text.as_slice());
                 self.order(Order::Rewind(turn), effects);
             }
         }

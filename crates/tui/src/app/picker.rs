@@ -26,7 +26,7 @@ pub(crate) enum Choosing {
     /// The session in this folder.
     Session(PathBuf),
     /// The end of this turn, and what the next one began with.
-    Turn(u64, String),
+    Turn(u64, Option<String>),
 }
 
 /// A list with a filter.
@@ -61,9 +61,10 @@ impl Picker {
     }
 
     /// Turns, the last one first.
-    pub(crate) fn of_turns(turns: Vec<(u64, String)>) -> Self {
-        let row = |(turn, text): (u64, String)| {
-            let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    pub(crate) fn of_turns(turns: Vec<(u64, Option<String>)>) -> Self {
+        let row = |(turn, text): (u64, Option<String>)| {
+            let said = text.as_deref().unwrap_or("(begun by a notification)");
+            let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             (format!("{:>3}  {}", turn + 1, shortened(&plain_line(line), ROW)), Choosing::Turn(turn, text))
         };
         let rows = turns.into_iter().rev().map(row).collect();

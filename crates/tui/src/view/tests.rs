@@ -205,7 +205,7 @@ fn sessions_to_choose_from() {
 fn turns_to_go_back_before() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::new(columns, rows);
-        desk.tell(Told::Turns((0..30).map(|n| (n, format!("message {n}\nsecond line"))).collect()));
+        desk.tell(Told::Turns((0..30).map(|n| (n, Some(format!("message {n}\nsecond line")))).collect()));
         (0..12).for_each(|_| {
             desk.key(KeyCode::Down);
         });
@@ -273,7 +273,7 @@ fn any_size_will_do() {
             check(&desk);
             desk.tell(Told::Ask(request("edit", "a.rs", Some("-a\n+b\n"), &["*"])));
             check(&desk);
-            desk.tell(Told::Withdrawn).tell(Told::Turns(vec![(0, "one".to_owned())]));
+            desk.tell(Told::Withdrawn).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
             check(&desk);
         }
     }
