@@ -222,7 +222,7 @@ fn a_whole_task_and_the_way_back() {
         {"text": "All **done**.", "calls": []},
         {"text": "And on."},
     ]));
-    let mut tty = machine.start(&[]);
+    let mut tty = machine.start(&["--sandbox", "off"]);
     tty.sees("Say what to do");
     tty.type_in("make a file\r");
     let asked = tty.sees("Run this command?");
@@ -306,7 +306,7 @@ fn a_no_with_a_word_reaches_the_model() {
         {"calls": [bash("touch ran")]},
         {"text": "As you wish."},
     ]));
-    let mut tty = machine.start(&[]);
+    let mut tty = machine.start(&["--sandbox", "off"]);
     tty.sees("Say what to do");
     tty.type_in("begin\r");
     tty.sees("Run this command?");
