@@ -98,8 +98,16 @@ impl<W: Write> Painter<W> {
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         let mut bytes = String::new();
         self.to_top(&mut bytes);
-        bytes.push_str("\x1b[J\x1b[?25h");
-        self.shown = None;
+        // Row by row, for the reason that `line` has.
+        let below = self.shown.take().map_or(0, |shown| shown.buffer.area.height.saturating_sub(1));
+        for _ in 0..below {
+            bytes.push_str("\x1b[K\x1b[B");
+        }
+        bytes.push_str("\x1b[K");
+        if below > 0 {
+            let _ = write!(bytes, "\x1b[J\x1b[{below}A");
+        }
+        bytes.push_str("\x1b[?25h");
         self.row = 0;
         self.out.write_all(bytes.as_bytes())?;
         self.out.flush()

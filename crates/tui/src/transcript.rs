@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mainstay_agent::prices::dollars;
 use mainstay_agent::session::conversation::{Item, Step};
 use mainstay_agent::session::entry::{Compaction, Job, Notice, NoticeKind, StopReason};
 use mainstay_agent::session::message::{Content, Outcome, ToolCall, ToolResult};
@@ -292,8 +293,9 @@ pub(crate) fn turn_end(report: &TurnReport, took: Duration) -> Vec<Row> {
     let words = match report.stop_reason {
         StopReason::EndTurn => {
             let used = tokens(report.usage.input_tokens + report.usage.output_tokens);
+            let cost = report.cost.map_or(String::new(), |cost| format!(" · {}", dollars(cost)));
             return if took >= Duration::from_secs(5) {
-                vec![note(&format!("{} · {used} tokens", duration(took)))]
+                vec![note(&format!("{} · {used} tokens{cost}", duration(took)))]
             } else {
                 Vec::new()
             };

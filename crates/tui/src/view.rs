@@ -8,6 +8,7 @@ mod overlay;
 
 use std::time::Duration;
 
+use mainstay_agent::prices::dollars;
 use mainstay_agent::session::plan::{PlanItem, PlanItemStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -319,6 +320,7 @@ fn status_parts(app: &App, columns: usize) -> Vec<String> {
     if !session.approve.is_empty() {
         parts.push(format!("approve {}", session.approve));
     }
+    parts.extend(session.totals.known_cost().filter(|cost| *cost > 0).map(dollars));
     match app.jobs.len() {
         0 => {}
         1 => parts.push("1 job".to_owned()),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mainstay_agent::prices::dollars;
 use mainstay_agent::session::log::SessionSummary;
 
 use crate::files::fitting;
@@ -137,7 +138,9 @@ fn session_words(session: &SessionSummary, is_here: bool, now: Option<jiff::Time
         words => format!(" — {}", plain_line(words)),
     };
     let title = plain_line(&session.title);
-    shortened(&format!("{age:>6} {plan:>5}  {title}{state}{words}{place} · {id}"), ROW)
+    let cost = session.totals.known_cost().filter(|cost| *cost > 0);
+    let cost = cost.map_or(String::new(), |cost| format!(" · {}", dollars(cost)));
+    shortened(&format!("{age:>6} {plan:>5}  {title}{state}{words}{place}{cost} · {id}"), ROW)
 }
 
 fn age(seconds: i64) -> String {

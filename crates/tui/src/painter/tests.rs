@@ -148,6 +148,11 @@ fn a_live_area_that_fills_the_screen_is_written_over_and_not_erased() {
     assert!(bytes.starts_with("\x1b[?2026h\r\x1b[3Aa\x1b[K\r\nb\x1b[K\r\n"), "{bytes:?}");
     screen.flush();
     assert_eq!(screen.rows(), ["a", "b", "› x", "status"]);
+    screen.draw(view_of(&["one", "two", "three", "four"], 20, Some((0, 3))));
+    screen.painter.clear().unwrap();
+    assert!(!String::from_utf8_lossy(&screen.painter.out).contains("A\x1b[J"));
+    screen.flush();
+    assert_eq!((screen.rows(), screen.parser.screen().cursor_position()), (Vec::<String>::new(), (0, 0)));
 }
 
 /// In a terminal that breaks its lines anew, the live area takes more rows after it became narrow, and none of the

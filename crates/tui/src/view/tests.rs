@@ -2,7 +2,7 @@
 
 use crossterm::event::KeyCode;
 use mainstay_agent::Event;
-use mainstay_agent::session::entry::Job;
+use mainstay_agent::session::entry::{Job, Totals};
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::SessionSummary;
 use mainstay_agent::session::message::{ErrorClass, FilePath};
@@ -62,6 +62,7 @@ fn working_with_a_plan_a_stream_and_messages_that_wait() {
         desk.event(Event::Plan { view: plan(1, 4), changes: Vec::new() });
         desk.event(Event::TextDelta("I look at **the parser** first, since that is where 日本語 text was cut in the middle of a character.".to_owned()));
         desk.write("and mind the tests").key(KeyCode::Enter).write("being writ");
+        desk.app.session.totals = Totals { answers: 1, cost: 1_234_500_001, ..Totals::default() };
         desk.app.branch = Some("fix/parser".to_owned());
         desk.app.jobs = vec![Job { number: 1, command: "npm run dev".to_owned() }];
         desk.wait(12_000);
@@ -182,7 +183,7 @@ fn sessions_to_choose_from() {
         turns: 2,
         plan_completed: done,
         plan_total: 3,
-        totals: Default::default(),
+        totals: Totals { answers: 3, cost: 12_340_000, unpriced: u64::from(n % 2), ..Totals::default() },
         last_words: "It is\u{1b}[2J mended.".to_owned(),
         is_interrupted: n == 2,
         is_running: n == 3,
