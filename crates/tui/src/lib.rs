@@ -1,8 +1,8 @@
 //! A terminal as the front end of an agent: the interface that most users live in.
 //!
-//! [`run`] takes over the terminal and drives an agent for the user in front of it. [`app`] is the interface as a value
-//! that is changed by messages and says what is to be done, [`view`] what it looks like, [`painter`] how that gets on
-//! the screen; [`worker`] owns the agent on a thread of its own. Nothing here reads configuration or the environment, or
+//! [`run`] takes over the terminal and drives an agent for the user in front of it. `app` is the interface as a value
+//! that is changed by messages and says what is to be done, `view` what it looks like, `painter` how that gets on
+//! the screen; `worker` owns the agent on a thread of its own. Nothing here reads configuration or the environment, or
 //! knows what stands in a log: the [`Host`] and the agent tell.
 
 mod text;
