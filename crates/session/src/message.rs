@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::ids::{CallRef, Seq};
 use crate::plan::Plan;
 
-/// One block of a model's answer, in the order in which it came. How a log writes it is [`form`]'s affair.
+/// One block of a model's answer, in the order in which it came. How a log writes it is `form`'s affair.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "form::Block<'_>")]
 pub enum Content {
