@@ -31,7 +31,9 @@ pub(crate) fn close_turn(setup: &Setup, log: &SharedLog, what: &str) -> Result<(
 
 /// Tells the plan that a compaction carried, if a damaged log has lost where that was told.
 pub(crate) fn tell_carried_plan(log: &SharedLog) -> Result<(), AppendError> {
-    let Some(text) = log.read(untold_carried_text) else { return Ok(()) };
+    let Some(text) = log.read(|state| untold_carried_text(&state.plan, &state.history)) else {
+        return Ok(());
+    };
     log.append(Body::Notice(Notice { about: NoticeKind::PlanCarried, text })).map(drop)
 }
 

@@ -10,7 +10,7 @@ mod rebuilt;
 use std::collections::BTreeMap;
 
 use mainstay_agent::SessionPictures;
-use mainstay_agent::session::entry::{Body, Entry};
+use mainstay_agent::session::entry::{Body, Entry, SessionHeader};
 use mainstay_agent::session::ids::Seq;
 use mainstay_agent::session::log::{self, Durability, SessionSummary, Spill};
 use mainstay_agent::session::message::{Ended, Usage};
@@ -136,7 +136,10 @@ fn rebuild_all(
 
 /// A segment is read by itself, as a resume does.
 fn follow(state: &mut SessionState, entry: &Entry) {
-    if matches!(entry.body, Body::Session(_)) {
+    // A segment that an older version began has a second header where a newer one went on.
+    let segment = |header: &SessionHeader| header.segment;
+    if matches!(&entry.body, Body::Session(header) if state.header.as_ref().map(segment) != Some(header.segment))
+    {
         *state = SessionState::default();
     }
     if entry.seq > state.last_seq {

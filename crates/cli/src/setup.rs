@@ -53,7 +53,10 @@ pub(crate) fn prepared(
         interceptors: Vec::new(),
         approve: approve(settings.approve),
         rules: settings.rules.clone(),
-        sandbox: CommandSandbox::of(supervisor),
+        sandbox: match &settings.sandbox {
+            Some(_) => CommandSandbox::of(supervisor),
+            None => CommandSandbox::None,
+        },
         approver: None,
         attention: attention(settings),
         max_steps: u64::from(settings.max_steps),

@@ -8,9 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Item;
-use crate::lookalike::runtime_block;
-use crate::plan::{Plan, is_plan_tool, item_line, one_line, render};
-use crate::state::SessionState;
+use crate::lookalike::{begins_with, runtime_block};
+use crate::plan::{Plan, PlanInView, is_plan_tool, item_line, one_line, render};
 
 #[cfg(test)]
 mod tests;
@@ -134,11 +133,9 @@ pub fn carried_text(plan: &Plan) -> Option<String> {
 
 /// What a conversation is still to be told of the plan that was carried into it: nothing, unless the notice behind the
 /// checkpoint was lost.
-pub fn untold_carried_text(state: &SessionState) -> Option<String> {
-    let is_told = |item: &Item| matches!(item, Item::Notice { text } if text.contains(CARRIED_HEAD));
-    (state.plan.carried && !state.history.iter().any(is_told))
-        .then(|| carried_text(&state.plan.plan))
-        .flatten()
+pub fn untold_carried_text(view: &PlanInView, history: &[Item]) -> Option<String> {
+    let is_told = |item: &Item| matches!(item, Item::Notice { text } if begins_with(text, &[CARRIED_HEAD]));
+    if !view.carried || history.iter().any(is_told) { None } else { carried_text(&view.plan) }
 }
 
 /// That a turn goes on because plan items are unfinished.

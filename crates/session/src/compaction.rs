@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use crate::attention::PLAN_HEADS;
 use crate::conversation::{Item, Step};
-use crate::lookalike::runtime_block;
+use crate::lookalike::{begins_with, runtime_block};
 use crate::message::{Content, Image, ToolResult};
 use crate::plan::{Plan, one_line, render};
 use crate::request::IMAGE_BYTES;
@@ -84,12 +84,6 @@ const WORLD_HEADS: [&str; 5] = [
 /// How what a compaction says of files begins.
 const SHOWN_HEAD: &str = "As it is now, line by line: ";
 const FILES_HEAD: &str = "Files in play; read them again where you need them:";
-
-/// Whether a text of the runtime begins with one of these.
-fn begins_with(text: &str, heads: &[&str]) -> bool {
-    let body = text.strip_prefix("<system-reminder>\n").unwrap_or(text);
-    heads.iter().any(|head| body.starts_with(head))
-}
 
 /// The summary as the next segment tells it. Its text cannot leave the block it stands in.
 pub fn summary_text(summary: &str) -> String {

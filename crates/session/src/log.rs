@@ -289,7 +289,7 @@ impl Log {
     fn enqueue(&mut self, lane: Lane, mut body: Body, now: jiff::Timestamp) -> Seq {
         self.shorten_paths(&mut body);
         let seq = self.next_seq;
-        self.next_seq += 1;
+        self.next_seq = self.next_seq.saturating_add(1);
         let ts = self.when(&body, to_millis(now));
         self.unwritten.push_back(Entry { seq, ts, lane, body });
         seq

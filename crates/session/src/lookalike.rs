@@ -9,6 +9,12 @@
 
 use std::borrow::Cow;
 
+/// Whether what a runtime block says, or a text outside of one, begins with one of these.
+pub(crate) fn begins_with(text: &str, heads: &[&str]) -> bool {
+    let body = text.strip_prefix("<system-reminder>\n").unwrap_or(text);
+    heads.iter().any(|head| body.starts_with(head))
+}
+
 #[cfg(test)]
 mod tests;
 

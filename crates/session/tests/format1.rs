@@ -39,6 +39,23 @@ fn an_old_log_is_read_to_the_same_state() {
     insta::assert_debug_snapshot!("state_of_format_1", state);
 }
 
+/// L07: a fork of an old session that was gone on with is a session of its own.
+#[test]
+fn a_fork_of_an_old_log_that_was_gone_on_with_has_its_own_name() {
+    let home = common::temp_dir();
+    let dir = old_session(home.path());
+    let (mut log, _) = Log::open(&dir, Durability::Relaxed, common::now()).unwrap();
+    log.append(common::prompt("more"), common::now()).unwrap();
+    let original = log.state().header.clone().unwrap().session;
+    drop(log);
+    let forked = log::fork(home.path(), &dir, common::session_id(9), None, common::now()).unwrap();
+    let (state, opening) = log::read(&forked.dir).unwrap();
+    let header = state.header.unwrap();
+    assert_eq!((header.session, header.format), (common::session_id(9), FORMAT));
+    assert_eq!(header.parent.unwrap().session, original);
+    assert_eq!(opening.damage, []);
+}
+
 /// L07: what is written behind an old log says first of which format it is, so that an older version does not write
 /// behind it; not a byte of what was there changes, and what was known stays.
 #[test]

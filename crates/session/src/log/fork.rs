@@ -166,18 +166,31 @@ fn copy_cut(from: &Path, to: &Path, segment: u32, seq: Seq, header: &Entry) -> i
         if is_cut || written.is_err() {
             return;
         }
-        let here = line::decode(line).map(|entry| entry.seq).ok();
-        written = match here {
-            Some(here) if here == header.seq => {
-                line::encode(header).map_err(io::Error::from).and_then(|line| file.write_all(&line))
+        let entry = line::decode(line).ok();
+        is_cut = entry.as_ref().is_some_and(|entry| entry.seq >= seq);
+        written = match entry.and_then(|entry| renamed(entry, header)) {
+            Some(entry) => {
+                line::encode(&entry).map_err(io::Error::from).and_then(|line| file.write_all(&line))
             }
-            Some(_) | None => file.write_all(line).and_then(|()| file.write_all(b"\n")),
+            None => file.write_all(line).and_then(|()| file.write_all(b"\n")),
         };
-        is_cut = here.is_some_and(|here| here >= seq);
     })?;
     written?;
     failpoint::pass("fork.sync")?;
     file.into_inner()?.sync_all()
+}
+
+/// A header of the session before as the fork has it; a segment that a newer version went on with has two. None for every
+/// other entry.
+fn renamed(entry: Entry, header: &Entry) -> Option<Entry> {
+    match (&entry.body, &header.body) {
+        (Body::Session(_), _) if entry.seq == header.seq => Some(header.clone()),
+        (Body::Session(later), Body::Session(first)) => Some(Entry {
+            body: Body::Session(SessionHeader { format: later.format, ..first.clone() }),
+            ..entry
+        }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
