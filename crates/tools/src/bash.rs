@@ -14,6 +14,7 @@ use mainstay_session::message::ToolSpec;
 
 use crate::jobs::Waited;
 use crate::output::{Capture, Captured};
+use crate::place::shown_file;
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Supervisor};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 use asked::{Asked, What, decode};
@@ -160,6 +161,7 @@ fn put_aside(finished: &Finished) -> Vec<String> {
     let places = finished.put_aside.iter();
     places
         .map(|(from, to)| {
+            let (from, to) = (shown_file(from), shown_file(to));
             format!("sandbox: {from} is protected; what the command made there was moved to {to}; the user should look at it")
         })
         .collect()
@@ -185,6 +187,9 @@ fn told(
     }
     notes.extend(of_sandbox);
     let content = content(&captured, notes);
+    // In the summary, which the user sees as well.
+    let aside =
+        if finished.put_aside.is_empty() { "" } else { "; it made a protected place, which was moved aside" };
     let (summary, exit_code) = match (finished.cut, finished.exit) {
         (Some(Cut::Timeout), _) => {
             (format!("timed out after {} ms and was ended; {}", asked.timeout_ms, advice(asked)), None)
@@ -194,7 +199,7 @@ fn told(
         (None, Exit::Code(0)) => {
             let summary = if content.is_some() { "exit code 0" } else { "exit code 0, no output" };
             return Ok(ToolOutput {
-                summary: summary.to_owned(),
+                summary: format!("{summary}{aside}"),
                 content,
                 exit_code: Some(0),
                 ..ToolOutput::default()
@@ -202,7 +207,7 @@ fn told(
         }
         (None, Exit::Code(code)) => (format!("exit code {code}"), Some(code)),
     };
-    Err(ToolError { summary, content, exit_code })
+    Err(ToolError { summary: format!("{summary}{aside}"), content, exit_code })
 }
 
 /// What to do about a time that was too short.

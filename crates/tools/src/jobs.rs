@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::output::{Inert, KEPT};
+use crate::place::shown_file;
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Running, Severing, StartedProcess, Supervisor};
 use crate::text::{count, head};
 
@@ -454,7 +455,10 @@ fn end_text(job: &Job, how: &str, finished: &Result<Finished, RunError>, printed
     let moved: String = finished
         .iter()
         .flat_map(|finished| &finished.put_aside)
-        .map(|(from, to)| format!(" {from} is protected; what the job made there was moved to {to}."))
+        .map(|(from, to)| {
+            let (from, to) = (shown_file(from), shown_file(to));
+            format!(" {from} is protected; what the job made there was moved to {to}.")
+        })
         .collect();
     format!("{} (`{}`) {how}.{left}{moved} {}", job.id(), job.command, printed.in_words(LAST_LINES))
 }

@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use mainstay_session::message::FilePath;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use unicode_normalization::UnicodeNormalization;
 
@@ -272,6 +273,11 @@ fn meant(directory: &Path, component: OsString) -> OsString {
 pub(crate) fn shown_path(path: &Path, workspace: &Path) -> String {
     let path = path.strip_prefix(workspace).ok().filter(|p| !p.as_os_str().is_empty()).unwrap_or(path);
     shown_name(path.as_os_str().as_bytes())
+}
+
+/// An absolute path in the form described above.
+pub(crate) fn shown_file(path: &FilePath) -> String {
+    shown_name(path.as_path().as_os_str().as_bytes())
 }
 
 /// The bytes of a name, or of a path, in the form described above.
