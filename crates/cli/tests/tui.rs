@@ -230,7 +230,7 @@ fn a_whole_task_and_the_way_back() {
     assert!(asked.contains("Plan 0/3") && asked.contains("▸ Item 0"), "{asked}");
     assert!(!machine.root.join("work/evil").exists());
     // A key that comes with the question is not meant for it.
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(800));
     tty.type_in("y");
     let done = tty.sees("All done.");
     assert!(done.contains("› make a file") && done.contains("    日本語"), "{done}");
@@ -310,7 +310,7 @@ fn a_no_with_a_word_reaches_the_model() {
     tty.sees("Say what to do");
     tty.type_in("begin\r");
     tty.sees("Run this command?");
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(800));
     tty.type_in("n");
     tty.sees("no, because:");
     tty.type_in("not here\r");

@@ -27,7 +27,7 @@ use crate::markdown::Piece;
 use crate::text::Row;
 use crate::transcript::{self, Part};
 
-pub(crate) use approval::{Approving, Choice};
+pub(crate) use approval::{Approving, Choice, Taken};
 pub(crate) use picker::{Choosing, PickKind, Picker};
 
 /// How long a hint stays.
@@ -386,7 +386,13 @@ impl App {
 
     /// Whether something is shown that changes with time alone, and how often.
     pub(crate) fn ticks(&self) -> Option<Duration> {
-        (self.work.is_some() || self.hint().is_some()).then_some(Duration::from_secs(1))
+        match &self.overlay {
+            // That the pause is long enough is to be seen at once.
+            Some(Overlay::Approval(approving)) if approving.is_typing(self.now) => {
+                Some(Duration::from_millis(200))
+            }
+            _ => (self.work.is_some() || self.hint().is_some()).then_some(Duration::from_secs(1)),
+        }
     }
 
     /// Whether the user is waited for by a question.

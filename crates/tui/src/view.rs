@@ -14,7 +14,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::app::{App, Overlay, Phase, Work};
+use crate::app::{App, Approving, Overlay, Phase, Work};
 use crate::markdown::{render, uncoloured};
 use crate::text::{Row, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
@@ -293,8 +293,8 @@ fn status(app: &App, columns: usize) -> Line<'static> {
     if let Some(hint) = app.hint() {
         return Line::styled(shortened(&plain_line(hint), columns), WARN);
     }
-    if app.asks() {
-        return Line::styled(shortened("waiting for your answer · Esc cancels the turn", columns), WARN);
+    if let Some(Overlay::Approval(approving)) = &app.overlay {
+        return Line::styled(shortened(&awaited(approving, app.now), columns), WARN);
     }
     let mut words = String::new();
     for part in status_parts(app, columns) {
@@ -305,6 +305,22 @@ fn status(app: &App, columns: usize) -> Line<'static> {
         }
     }
     Line::styled(words, DIM)
+}
+
+/// What a question waits for.
+fn awaited(approving: &Approving, now: Duration) -> String {
+    if approving.is_typing(now) {
+        return "you are typing, it goes into your input; pause, then answer".to_owned();
+    }
+    match (approving.lasting(), approving.chosen, &approving.word) {
+        (Some(choice), _, None) => format!("Enter confirms: {}", choice.words().1),
+        (None, None, None) => {
+            let keys: String =
+                approving.choices().iter().map(|choice| format!("{} ", choice.words().0)).collect();
+            format!("{keys}answer; what you wrote stays in your input · Esc cancels the turn")
+        }
+        _ => "waiting for your answer · Esc cancels the turn".to_owned(),
+    }
 }
 
 /// What the status line says, the most important first: what does not fit is left out.

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{App, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE};
+use super::{App, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE, Taken};
 use crate::commands::COMMANDS;
 use crate::editor::Step;
 use crate::files::fitting;
@@ -87,9 +87,11 @@ impl App {
                     return;
                 }
                 match approving.key(key, self.now) {
-                    Some(answer) => effects.push(Effect::Answer(answer)),
-                    None => self.overlay = Some(Overlay::Approval(approving)),
+                    Taken::Answer(answer) => return effects.push(Effect::Answer(answer)),
+                    Taken::Moved => {}
+                    Taken::Typing(letter) => self.draft_key(letter, key, effects),
                 }
+                self.overlay = Some(Overlay::Approval(approving));
             }
             Overlay::Picker(mut picker) => {
                 if key.code == KeyCode::Esc {
@@ -101,6 +103,29 @@ impl App {
                 }
             }
         }
+    }
+
+    /// A key of somebody who goes on writing while a question is open. It changes the text and does nothing else: what
+    /// would send it only ends the line.
+    fn draft_key(&mut self, letter: Option<char>, key: KeyEvent, effects: &mut Vec<Effect>) {
+        if let Some(letter) = letter {
+            self.editor.insert(letter.encode_utf8(&mut [0; 4]));
+        }
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Enter if self.editor.is_empty() => {}
+            KeyCode::Enter => self.editor.insert("\n"),
+            KeyCode::Char(c) if is_control && !"abefhjkuwy".contains(c) => {}
+            KeyCode::Char(_)
+            | KeyCode::Left
+            | KeyCode::Right
+            | KeyCode::Home
+            | KeyCode::End
+            | KeyCode::Backspace
+            | KeyCode::Delete => self.input_key(key, effects),
+            _ => {}
+        }
+        self.completion = None;
     }
 
     fn chosen(&mut self, choosing: Choosing, effects: &mut Vec<Effect>) {
@@ -118,8 +143,12 @@ impl App {
         match &mut self.overlay {
             Some(Overlay::Approval(approving)) => {
                 if let Some(word) = &mut approving.word {
-                    word.paste(text);
+                    return word.paste(text);
                 }
+                if let Some(letter) = approving.typed(self.now) {
+                    self.editor.insert(letter.encode_utf8(&mut [0; 4]));
+                }
+                self.editor.paste(text);
             }
             Some(Overlay::Picker(_)) => {}
             None => {

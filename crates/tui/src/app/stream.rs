@@ -19,7 +19,8 @@ impl App {
             Told::Event(event) => self.event(event, effects),
             Told::Opened(opened) => self.opened(*opened),
             Told::Ask(request) => {
-                self.overlay = Some(Overlay::Approval(Box::new(Approving::new(request, self.now))));
+                let approving = Approving::new(request, self.now, !self.editor.is_blank());
+                self.overlay = Some(Overlay::Approval(Box::new(approving)));
                 self.completion = None;
                 effects.push(Effect::Bell);
             }

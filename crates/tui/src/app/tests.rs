@@ -296,23 +296,64 @@ fn a_question_takes_no_key_that_was_not_meant_for_it() {
     desk.effects.clear();
     desk.write("y");
     assert_eq!(desk.asked(), Vec::<String>::new(), "typed before it could be read");
-    desk.wait(400).write("y");
+    desk.wait(500).write("y");
+    assert_eq!(desk.asked(), Vec::<String>::new(), "the pause begins anew with each key");
+    desk.wait(700).write("y");
     assert_eq!(desk.asked(), ["Answer(Once)"]);
     assert!(!desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "yy", "what was typed is not lost");
+}
+
+/// Whoever is in the middle of a sentence grants nothing by its letters, its pauses and its end.
+#[test]
+fn typing_answers_no_question() {
+    let asked = |desk: &mut Desk| {
+        desk.tell(Told::Ask(request("bash", "rm -rf docs", None, &["rm *"])));
+        desk.effects.clear();
+    };
+    let mut desk = Desk::working(80, 24);
+    desk.write("please sto");
+    asked(&mut desk);
+    for c in "p, yes no, stop\u{8}".chars() {
+        let code = if c == '\u{8}' { KeyCode::Backspace } else { KeyCode::Char(c) };
+        desk.wait(180).key(code);
+    }
+    desk.wait(180).key(KeyCode::Enter).write("y").wait(1_000).key(KeyCode::Enter);
+    assert_eq!(desk.asked(), Vec::<String>::new(), "an Enter behind a sentence is no answer");
+    assert!(desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "please stop, yes no, sto\ny\n");
+
+    let mut paused = Desk::working(80, 24);
+    asked(&mut paused);
+    paused.wait(700).write("please");
+    assert_eq!(paused.app.editor.whole(), "please", "the letter that chose belongs to the word");
+    paused.wait(700).key(KeyCode::Enter).send(Msg::Paste("yes\nyes".to_owned())).write("y");
+    assert_eq!(paused.asked(), Vec::<String>::new());
+    assert_eq!(paused.app.editor.whole(), "please\nyes\nyesy");
+    paused.wait(700).key(KeyCode::Down).key(KeyCode::Enter);
+    assert_eq!(paused.asked(), ["Answer(Once)"]);
+
+    let mut waiting = Desk::working(80, 24);
+    waiting.write("half a sentence").wait(5_000);
+    asked(&mut waiting);
+    waiting.wait(700).key(KeyCode::Enter);
+    assert_eq!(waiting.asked(), Vec::<String>::new(), "Enter was for the sentence");
+    waiting.wait(700).write("y");
+    assert_eq!(waiting.asked(), ["Answer(Once)"]);
 }
 
 #[test]
 fn every_answer_can_be_given_by_key_and_by_choice() {
     let answers: [(&[KeyCode], &str); 5] = [
-        (&[KeyCode::Char('s')], "Answer(Session)"),
-        (&[KeyCode::Char('P')], "Answer(Project)"),
+        (&[KeyCode::Char('s'), KeyCode::Enter], "Answer(Session)"),
+        (&[KeyCode::Char('P'), KeyCode::Enter], "Answer(Project)"),
         (&[KeyCode::Down, KeyCode::Enter], "Answer(Session)"),
         (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(No { word: "x" })"#),
         (&[KeyCode::Esc], "Cancel"),
     ];
     for (keys, expected) in answers {
         let mut desk = Desk::working(80, 24);
-        desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"]))).wait(400);
+        desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"]))).wait(700);
         desk.effects.clear();
         keys.iter().for_each(|code| {
             desk.key(*code);
@@ -320,7 +361,7 @@ fn every_answer_can_be_given_by_key_and_by_choice() {
         assert_eq!(desk.asked(), [expected]);
     }
     let mut once_only = Desk::working(80, 24);
-    once_only.tell(Told::Ask(request("bash", "rm -r x", None, &[]))).wait(400);
+    once_only.tell(Told::Ask(request("bash", "rm -r x", None, &[]))).wait(700);
     once_only.effects.clear();
     once_only.write("s");
     assert_eq!(once_only.asked(), Vec::<String>::new(), "no lasting permission can be given for it");

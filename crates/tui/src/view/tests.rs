@@ -159,6 +159,21 @@ fn a_question_about_a_command() {
     }));
 }
 
+/// Who types is told so, and who grants something that lasts is told what Enter does.
+#[test]
+fn a_question_says_what_it_takes_for_an_answer() {
+    let last = |desk: &Desk| picture(&view(&desk.app)).lines().last().unwrap_or_default().to_owned();
+    let mut desk = Desk::working(80, 24);
+    desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"])));
+    assert_eq!(last(&desk), "|waiting for your answer · Esc cancels the turn");
+    desk.write("x");
+    assert_eq!(last(&desk), "|you are typing, it goes into your input; pause, then answer");
+    desk.wait(700);
+    assert_eq!(last(&desk), "|y s p n answer; what you wrote stays in your input · Esc cancels the turn");
+    desk.write("p");
+    assert_eq!(last(&desk), "|Enter confirms: yes, and the like in this project");
+}
+
 #[test]
 fn a_no_with_a_word() {
     insta::assert_snapshot!(pictures(|columns, rows| {
