@@ -75,10 +75,10 @@ pub(crate) enum Told {
     Event(Event),
     /// A session was opened, or is another now.
     Opened(Box<Opened>),
-    /// The user is asked.
-    Ask(ApprovalRequest),
-    /// The question is withdrawn.
-    Withdrawn,
+    /// The user is asked; questions have numbers.
+    Ask(u64, ApprovalRequest),
+    /// The question of this number is withdrawn.
+    Withdrawn(u64),
     /// Nothing is done any more.
     Idle {
         /// The jobs that are running.
@@ -132,8 +132,8 @@ pub(crate) enum Effect {
     Queue(String),
     /// The last message that waits is taken back.
     TakeBack,
-    /// An answer to the open question.
-    Answer(Approval),
+    /// An answer to the question of this number.
+    Answer(u64, Approval),
     /// The turn shall end.
     Cancel,
     /// Code to be coloured.

@@ -307,7 +307,7 @@ impl Runtime {
                     let _ = self.sender.send(Msg::TakenBack(text));
                 }
             }
-            Effect::Answer(answer) => self.shared.answer(answer),
+            Effect::Answer(number, answer) => self.shared.answer(number, answer),
             Effect::Cancel => self.shared.cancel(),
             Effect::Colour(code) => self.colour(code),
             Effect::LoadFiles => self.load_files(),

@@ -104,7 +104,29 @@ pub(crate) struct Shared {
     /// What cancels the work that is going on.
     pub(crate) cancel: Arc<Mutex<CancellationToken>>,
     /// Who waits for an answer of the user.
-    pub(crate) question: Arc<Mutex<Option<oneshot::Sender<Approval>>>>,
+    pub(crate) question: Arc<Mutex<Questions>>,
+}
+
+/// The question that is open, and how many there were, which is the number of the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    asked: u64,
+    open: Option<(u64, oneshot::Sender<Approval>)>,
+}
+
+impl Questions {
+    /// Opens a question: its number, and where its answer comes.
+    fn open(&mut self) -> (u64, oneshot::Receiver<Approval>) {
+        let (sender, receiver) = oneshot::channel();
+        self.asked += 1;
+        self.open = Some((self.asked, sender));
+        (self.asked, receiver)
+    }
+
+    /// Closes this question, if it is the open one.
+    fn close(&mut self, number: u64) -> Option<oneshot::Sender<Approval>> {
+        self.open.take_if(|(open, _)| *open == number).map(|(_, sender)| sender)
+    }
 }
 
 impl Shared {
@@ -123,13 +145,13 @@ impl Shared {
         self.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
     }
 
-    fn question(&self) -> MutexGuard<'_, Option<oneshot::Sender<Approval>>> {
+    fn question(&self) -> MutexGuard<'_, Questions> {
         self.question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the open question.
-    pub(crate) fn answer(&self, answer: Approval) {
-        if let Some(question) = self.question().take() {
+    /// Answers a question. If another one is open by now, nothing is answered.
+    pub(crate) fn answer(&self, number: u64, answer: Approval) {
+        if let Some(question) = self.question().close(number) {
             // Withdrawn in the same moment: then nobody wants it.
             let _ = question.send(answer);
         }
@@ -144,12 +166,12 @@ struct Asker {
 }
 
 /// Withdraws a question that nobody answered.
-struct Withdrawal<'a>(&'a Shared);
+struct Withdrawal<'a>(&'a Shared, u64);
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        if self.0.question().take().is_some() {
-            self.0.tell(Told::Withdrawn);
+        if self.0.question().close(self.1).is_some() {
+            self.0.tell(Told::Withdrawn(self.1));
         }
     }
 }
@@ -157,10 +179,9 @@ impl Drop for Withdrawal<'_> {
 impl Approver for Asker {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            let (sender, receiver) = oneshot::channel();
-            *self.shared.question() = Some(sender);
-            let _withdrawal = Withdrawal(&self.shared);
-            self.shared.tell(Told::Ask(request.clone()));
+            let (number, receiver) = self.shared.question().open();
+            let _withdrawal = Withdrawal(&self.shared, number);
+            self.shared.tell(Told::Ask(number, request.clone()));
             receiver.await.unwrap_or(Approval::No { word: String::new() })
         })
     }
@@ -600,5 +621,29 @@ async fn woken(agent: Option<&Agent>) {
     match agent {
         Some(agent) => agent.woken().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_reaches_its_own_question_only() {
+        let shared = Shared {
+            msgs: tokio::sync::mpsc::unbounded_channel().0,
+            outbox: Outbox::default(),
+            cancel: Arc::default(),
+            question: Arc::default(),
+        };
+        let (first, mut first_answer) = shared.question().open();
+        drop(Withdrawal(&shared, first));
+        let (second, mut second_answer) = shared.question().open();
+        shared.answer(first, Approval::Project);
+        drop(Withdrawal(&shared, first));
+        assert!(first_answer.try_recv().is_err());
+        assert!(second_answer.try_recv().is_err(), "the answer was for the first");
+        shared.answer(second, Approval::Once);
+        assert!(matches!(second_answer.try_recv(), Ok(Approval::Once)));
     }
 }

@@ -13,6 +13,8 @@ const PAUSE: Duration = Duration::from_millis(600);
 /// An open question.
 #[derive(Debug)]
 pub(crate) struct Approving {
+    /// The question's number.
+    pub(crate) number: u64,
     /// What is asked.
     pub(crate) request: ApprovalRequest,
     /// Which answer Enter gives. None after typing: then Enter was meant for what is written.
@@ -66,9 +68,10 @@ impl Choice {
 
 impl Approving {
     /// A question that is asked now. Where something is half written, Enter alone gives no answer.
-    pub(crate) fn new(request: ApprovalRequest, now: Duration, is_writing: bool) -> Self {
+    pub(crate) fn new(number: u64, request: ApprovalRequest, now: Duration, is_writing: bool) -> Self {
         let chosen = (!is_writing).then_some(0);
         Approving {
+            number,
             request,
             chosen,
             scroll: 0,

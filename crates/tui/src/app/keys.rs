@@ -87,7 +87,7 @@ impl App {
                     return;
                 }
                 match approving.key(key, self.now) {
-                    Taken::Answer(answer) => return effects.push(Effect::Answer(answer)),
+                    Taken::Answer(answer) => return effects.push(Effect::Answer(approving.number, answer)),
                     Taken::Moved => {}
                     Taken::Typing(letter) => self.draft_key(letter, key, effects),
                 }

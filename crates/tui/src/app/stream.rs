@@ -18,17 +18,13 @@ impl App {
         match told {
             Told::Event(event) => self.event(event, effects),
             Told::Opened(opened) => self.opened(*opened),
-            Told::Ask(request) => {
-                let approving = Approving::new(request, self.now, !self.editor.is_blank());
+            Told::Ask(number, request) => {
+                let approving = Approving::new(number, request, self.now, !self.editor.is_blank());
                 self.overlay = Some(Overlay::Approval(Box::new(approving)));
                 self.completion = None;
                 effects.push(Effect::Bell);
             }
-            Told::Withdrawn => {
-                if self.asks() {
-                    self.overlay = None;
-                }
-            }
+            Told::Withdrawn(number) => self.withdrawn(number),
             Told::Idle { jobs, done } => self.idle(jobs, done, effects),
             Told::Say(part, pieces) => pieces.into_iter().for_each(|piece| self.piece(part, piece, effects)),
             Told::Sessions(sessions) => {
@@ -50,6 +46,18 @@ impl App {
                 }
                 self.give_back(&texts);
             }
+        }
+    }
+
+    /// Closes a question that nobody waits for. What was being written to the model about it goes on as a draft.
+    fn withdrawn(&mut self, number: u64) {
+        match self.overlay.take() {
+            Some(Overlay::Approval(approving)) if approving.number == number => {
+                if let Some(mut word) = approving.word {
+                    self.editor.paste(&word.take());
+                }
+            }
+            other => self.overlay = other,
         }
     }
 

@@ -292,14 +292,14 @@ fn a_call_is_a_line_and_opens_to_all_of_it() {
 #[test]
 fn a_question_takes_no_key_that_was_not_meant_for_it() {
     let mut desk = Desk::working(80, 24);
-    desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"])));
+    desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"])));
     desk.effects.clear();
     desk.write("y");
     assert_eq!(desk.asked(), Vec::<String>::new(), "typed before it could be read");
     desk.wait(500).write("y");
     assert_eq!(desk.asked(), Vec::<String>::new(), "the pause begins anew with each key");
     desk.wait(700).write("y");
-    assert_eq!(desk.asked(), ["Answer(Once)"]);
+    assert_eq!(desk.asked(), ["Answer(7, Once)"]);
     assert!(!desk.app.asks());
     assert_eq!(desk.app.editor.whole(), "yy", "what was typed is not lost");
 }
@@ -308,7 +308,7 @@ fn a_question_takes_no_key_that_was_not_meant_for_it() {
 #[test]
 fn typing_answers_no_question() {
     let asked = |desk: &mut Desk| {
-        desk.tell(Told::Ask(request("bash", "rm -rf docs", None, &["rm *"])));
+        desk.tell(Told::Ask(7, request("bash", "rm -rf docs", None, &["rm *"])));
         desk.effects.clear();
     };
     let mut desk = Desk::working(80, 24);
@@ -331,7 +331,7 @@ fn typing_answers_no_question() {
     assert_eq!(paused.asked(), Vec::<String>::new());
     assert_eq!(paused.app.editor.whole(), "please\nyes\nyesy");
     paused.wait(700).key(KeyCode::Down).key(KeyCode::Enter);
-    assert_eq!(paused.asked(), ["Answer(Once)"]);
+    assert_eq!(paused.asked(), ["Answer(7, Once)"]);
 
     let mut waiting = Desk::working(80, 24);
     waiting.write("half a sentence").wait(5_000);
@@ -339,21 +339,33 @@ fn typing_answers_no_question() {
     waiting.wait(700).key(KeyCode::Enter);
     assert_eq!(waiting.asked(), Vec::<String>::new(), "Enter was for the sentence");
     waiting.wait(700).write("y");
-    assert_eq!(waiting.asked(), ["Answer(Once)"]);
+    assert_eq!(waiting.asked(), ["Answer(7, Once)"]);
+}
+
+/// A question that goes takes nothing away that was written about it, and that of another question is no matter of it.
+#[test]
+fn a_withdrawn_question_leaves_its_word() {
+    let mut desk = Desk::working(80, 24);
+    desk.tell(Told::Ask(8, request("bash", "cargo test", None, &[]))).wait(700).write("nnot now");
+    desk.tell(Told::Withdrawn(7));
+    assert!(desk.app.asks());
+    desk.tell(Told::Withdrawn(8));
+    assert!(!desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "not now");
 }
 
 #[test]
 fn every_answer_can_be_given_by_key_and_by_choice() {
     let answers: [(&[KeyCode], &str); 5] = [
-        (&[KeyCode::Char('s'), KeyCode::Enter], "Answer(Session)"),
-        (&[KeyCode::Char('P'), KeyCode::Enter], "Answer(Project)"),
-        (&[KeyCode::Down, KeyCode::Enter], "Answer(Session)"),
-        (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(No { word: "x" })"#),
+        (&[KeyCode::Char('s'), KeyCode::Enter], "Answer(7, Session)"),
+        (&[KeyCode::Char('P'), KeyCode::Enter], "Answer(7, Project)"),
+        (&[KeyCode::Down, KeyCode::Enter], "Answer(7, Session)"),
+        (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(7, No { word: "x" })"#),
         (&[KeyCode::Esc], "Cancel"),
     ];
     for (keys, expected) in answers {
         let mut desk = Desk::working(80, 24);
-        desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"]))).wait(700);
+        desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"]))).wait(700);
         desk.effects.clear();
         keys.iter().for_each(|code| {
             desk.key(*code);
@@ -361,7 +373,7 @@ fn every_answer_can_be_given_by_key_and_by_choice() {
         assert_eq!(desk.asked(), [expected]);
     }
     let mut once_only = Desk::working(80, 24);
-    once_only.tell(Told::Ask(request("bash", "rm -r x", None, &[]))).wait(700);
+    once_only.tell(Told::Ask(7, request("bash", "rm -r x", None, &[]))).wait(700);
     once_only.effects.clear();
     once_only.write("s");
     assert_eq!(once_only.asked(), Vec::<String>::new(), "no lasting permission can be given for it");

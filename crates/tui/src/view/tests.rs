@@ -139,7 +139,7 @@ fn a_question_about_an_edit() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
         desk.event(Event::Plan { view: plan(1, 4), changes: Vec::new() });
-        desk.tell(Told::Ask(request("edit", "src/parser\u{1b}[31m.rs", Some(&diff), &["src/*"])));
+        desk.tell(Told::Ask(7, request("edit", "src/parser\u{1b}[31m.rs", Some(&diff), &["src/*"])));
         desk.wait(1_000).key(KeyCode::Down).key(KeyCode::PageDown);
         desk
     }));
@@ -149,12 +149,10 @@ fn a_question_about_an_edit() {
 fn a_question_about_a_command() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
-        desk.tell(Told::Ask(request(
-            "bash",
-            "cargo test\necho 'and more' && rm -r target",
-            None,
-            &["cargo test *", "echo *"],
-        )));
+        desk.tell(Told::Ask(
+            7,
+            request("bash", "cargo test\necho 'and more' && rm -r target", None, &["cargo test *", "echo *"]),
+        ));
         desk
     }));
 }
@@ -164,7 +162,7 @@ fn a_question_about_a_command() {
 fn a_question_says_what_it_takes_for_an_answer() {
     let last = |desk: &Desk| picture(&view(&desk.app)).lines().last().unwrap_or_default().to_owned();
     let mut desk = Desk::working(80, 24);
-    desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"])));
+    desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"])));
     assert_eq!(last(&desk), "|waiting for your answer · Esc cancels the turn");
     desk.write("x");
     assert_eq!(last(&desk), "|you are typing, it goes into your input; pause, then answer");
@@ -178,7 +176,7 @@ fn a_question_says_what_it_takes_for_an_answer() {
 fn a_no_with_a_word() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
-        desk.tell(Told::Ask(request("bash", "rm -r target", None, &[]))).wait(1_000);
+        desk.tell(Told::Ask(7, request("bash", "rm -r target", None, &[]))).wait(1_000);
         desk.write("n").write("use cargo clean");
         desk
     }));
@@ -287,9 +285,9 @@ fn any_size_will_do() {
                 }
             };
             check(&desk);
-            desk.tell(Told::Ask(request("edit", "a.rs", Some("-a\n+b\n"), &["*"])));
+            desk.tell(Told::Ask(7, request("edit", "a.rs", Some("-a\n+b\n"), &["*"])));
             check(&desk);
-            desk.tell(Told::Withdrawn).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
+            desk.tell(Told::Withdrawn(7)).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
             check(&desk);
         }
     }
