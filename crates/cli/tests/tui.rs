@@ -454,3 +454,32 @@ fn without_a_terminal_it_says_what_to_use() {
         assert!(words.contains("the interface needs a terminal") && words.contains(instead), "{words}");
     }
 }
+
+/// A session that cannot be taken again is not left for a new one: the message comes back, and goes to it once it is there.
+#[test]
+fn a_session_that_is_out_of_reach_for_a_while_stays_the_session() {
+    let machine = Machine::new(&json!([{"text": "First."}, {"text": "Second."}, {"text": "Third."}]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.until("the end of the turn", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    let sessions = machine.root.join("data/sessions");
+    let session = fs::read_dir(&sessions).unwrap().next().unwrap().unwrap().path();
+    let aside = machine.root.join("aside");
+    fs::rename(&session, &aside).unwrap();
+    tty.type_in(format!("/model script:{}\r", machine.root.join("script.json").display()));
+    let failed = tty.until("why it failed", |screen| {
+        screen.contains("cannot be gone on with") && screen.contains("Say what to do")
+    });
+    assert!(!failed.contains("answers from here on"), "{failed}");
+    tty.type_in("still there?\r");
+    tty.until("the message back in the input", |screen| screen.lines().any(|line| line == "› still there?"));
+    let _ = fs::remove_dir_all(&session);
+    fs::rename(&aside, &session).unwrap();
+    tty.type_in("\r");
+    tty.until("an answer", |screen| screen.contains("Second.") || screen.matches("First.").count() > 1);
+    assert_eq!(fs::read_dir(&sessions).unwrap().count(), 1);
+    let prompts = machine.of_kind("user_prompt");
+    let texts: Vec<&str> = prompts.iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["begin", "still there?"]);
+}

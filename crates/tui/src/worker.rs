@@ -199,6 +199,8 @@ pub(crate) struct Worker {
     /// What the next agent is made with.
     setup: Option<Setup>,
     agent: Option<Agent>,
+    /// The folder of a session that was let go and could not be taken again. It is still the user's.
+    lost: Option<PathBuf>,
     notifier: Arc<Mutex<Option<Notifier>>>,
     /// How many orders were carried out.
     done: u64,
@@ -206,13 +208,26 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(host: Arc<dyn Host>, shared: Shared, orders: UnboundedReceiver<Job>) -> Self {
-        Worker { host, shared, orders, setup: None, agent: None, notifier: Arc::default(), done: 0 }
+        Worker {
+            host,
+            shared,
+            orders,
+            setup: None,
+            agent: None,
+            lost: None,
+            notifier: Arc::default(),
+            done: 0,
+        }
     }
 
     /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
     pub(crate) async fn serve(mut self, session: Option<PathBuf>) {
         match session {
-            Some(dir) => self.resume(&dir, None),
+            Some(dir) => {
+                if !self.resume(&dir, None) && self.agent.is_none() {
+                    self.note("your first message begins a new session; /sessions offers those that exist");
+                }
+            }
             None => self.prepare(),
         }
         self.idle();
@@ -250,6 +265,9 @@ impl Worker {
     }
 
     async fn carry_out(&mut self, (order, cancel): Job) {
+        if !matches!(order, Order::ListSessions | Order::Resume(_)) && !self.has_its_session() {
+            return;
+        }
         match order {
             Order::Prompt(text) => self.prompt(&text, &cancel).await,
             Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
@@ -258,7 +276,9 @@ impl Worker {
                 Ok(sessions) => self.shared.tell(Told::Sessions(sessions)),
                 Err(why) => self.failed(&why),
             },
-            Order::Resume(dir) => self.resume(&dir, None),
+            Order::Resume(dir) => {
+                self.resume(&dir, None);
+            }
             Order::Fork => self.fork(),
             Order::ListTurns => {
                 let turns = self.agent.as_ref().map(|agent| {
@@ -349,25 +369,59 @@ impl Worker {
         self.agent = Some(agent);
     }
 
+    /// Takes a session that was lost once more, if one was. No order is carried out without it: that would be for a new
+    /// session, which nobody asked for.
+    fn has_its_session(&mut self) -> bool {
+        match (self.lost.take(), self.setup.clone()) {
+            (Some(dir), Some(setup)) => self.take_again(&dir, setup),
+            (Some(dir), None) => self.resume(&dir, None),
+            (None, _) => true,
+        }
+    }
+
+    /// Takes the session in `dir` again after it was let go; says why, if that cannot be.
+    fn take_again(&mut self, dir: &Path, setup: Setup) -> bool {
+        match Agent::resume(dir, setup) {
+            Ok((agent, _)) => {
+                self.take(agent);
+                self.tell_opened(false);
+                true
+            }
+            Err(error) => {
+                self.lost = Some(dir.to_owned());
+                self.failed(&format!(
+                    "the session cannot be gone on with: {error}; your next message tries it again, \
+                     /sessions offers others"
+                ));
+                false
+            }
+        }
+    }
+
     /// Lets go of the agent, whose background jobs end with it.
     fn let_go(&mut self) {
         *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.agent = None;
     }
 
-    /// Goes on with the session in `dir`. Whatever fails, the one before stays, unless it was this one.
-    fn resume(&mut self, dir: &Path, model: Option<&str>) {
+    /// Goes on with the session in `dir`, and says whether it could be. Whatever fails, the one before stays.
+    fn resume(&mut self, dir: &Path, model: Option<&str>) -> bool {
         let prepared = match self.host.setup(Some(dir), model) {
             Ok(prepared) => prepared,
-            Err(why) => return self.failed(&why),
+            Err(why) => {
+                self.failed(&why);
+                return false;
+            }
         };
-        if self.agent.as_ref().is_some_and(|agent| agent.dir() == dir) {
+        let is_same = self.agent.as_ref().is_some_and(|agent| agent.dir() == dir);
+        if is_same {
             self.let_go();
         }
         let setup = self.equipped(prepared.setup);
         match Agent::resume(dir, setup.clone()) {
             Ok((agent, resumed)) => {
                 self.let_go();
+                self.lost = None;
                 self.setup = Some(setup);
                 self.take(agent);
                 self.notes(&prepared.notes);
@@ -376,12 +430,16 @@ impl Worker {
                 }
                 self.say_resumed(&resumed);
                 self.tell_opened(resumed.was_interrupted);
+                true
             }
             Err(error) => {
                 self.failed(&format!("the session cannot be gone on with: {error}"));
-                if self.setup.is_none() {
-                    self.prepare();
+                match self.setup.clone() {
+                    Some(before) if is_same => drop(self.take_again(dir, before)),
+                    Some(_) => {}
+                    None => self.prepare(),
                 }
+                false
             }
         }
     }
@@ -413,17 +471,18 @@ impl Worker {
         if self.keeps_jobs() {
             return;
         }
-        match self.agent.as_ref().map(Agent::dir) {
+        let is_changed = match self.agent.as_ref().map(Agent::dir) {
             Some(dir) => self.resume(&dir, Some(name)),
             None => match self.host.setup(None, Some(name)) {
                 Ok(prepared) => {
                     self.setup = Some(self.equipped(prepared.setup));
                     self.tell_opened(false);
+                    true
                 }
                 Err(why) => return self.failed(&why),
             },
-        }
-        if let Some(setup) = &self.setup {
+        };
+        if let (true, Some(setup)) = (is_changed, &self.setup) {
             self.note(&format!("{} answers from here on", setup.model.name()));
         }
     }
@@ -448,8 +507,11 @@ impl Worker {
         }
         match self.host.fork(&dir) {
             Ok(copy) => {
-                self.resume(&copy, None);
-                self.note("this is the copy; the other session stays as it is");
+                if self.resume(&copy, None) {
+                    self.note("this is the copy; the other session stays as it is");
+                } else {
+                    self.note("the copy was made; you are still in the other session");
+                }
             }
             Err(why) => self.failed(&why),
         }
@@ -491,13 +553,7 @@ impl Worker {
             ),
             Err(error) => self.failed(&error.to_string()),
         }
-        match Agent::resume(&dir, setup) {
-            Ok((agent, _)) => {
-                self.take(agent);
-                self.tell_opened(false);
-            }
-            Err(error) => self.failed(&format!("the session cannot be gone on with: {error}")),
-        }
+        self.take_again(&dir, setup);
     }
 
     fn notify(&self, text: &str) {
