@@ -321,7 +321,7 @@ impl App {
                 self.complete(&mut effects);
             }
             Msg::Coloured(id, coloured) => self.coloured(id, coloured),
-            Msg::Edited(Ok(text)) => self.editor = Editor::with(text.trim_end_matches('\n')),
+            Msg::Edited(Ok(text)) => self.editor = self.editor.successor(text.trim_end_matches('\n')),
             Msg::Edited(Err(why)) => self.note(transcript::warning(&why)),
             Msg::TakenBack(text) => self.taken_back(&text),
             Msg::Branch(branch) => self.branch = branch,

@@ -239,7 +239,7 @@ impl App {
         }
         let at = self.browsing.as_ref().map_or(self.earlier.len(), |(at, _)| *at);
         let Some(at) = at.checked_sub(1) else { return };
-        let earlier = crate::editor::Editor::with(&self.earlier[at]);
+        let earlier = self.editor.successor(&self.earlier[at]);
         let before = std::mem::replace(&mut self.editor, earlier);
         let before = self.browsing.take().map_or(before, |(_, before)| before);
         self.browsing = Some((at, before));
@@ -256,10 +256,10 @@ impl App {
         let Some((at, before)) = self.browsing.take() else { return };
         match self.earlier.get(at + 1) {
             Some(text) => {
-                self.editor = crate::editor::Editor::with(text);
+                self.editor = self.editor.successor(text);
                 self.browsing = Some((at + 1, before));
             }
-            None => self.editor = before,
+            None => self.editor = before.replacing(&self.editor),
         }
     }
 
