@@ -30,7 +30,7 @@ use crate::transcript::{self, Part};
 pub(crate) use approval::{Approving, Choice, Taken};
 pub(crate) use picker::{Choosing, PickKind, Picker};
 
-/// How long a hint stays.
+/// How long a hint stays at most; the next key and the next turn end it before.
 const HINT: Duration = Duration::from_secs(4);
 /// Within what time a second Ctrl-C leaves.
 const TWICE: Duration = Duration::from_secs(2);
@@ -442,9 +442,7 @@ impl App {
             return;
         }
         match commands::parse(self.editor.shown()) {
-            Some(Err(no_command)) => {
-                self.say_hint(&format!("/{} is no command; /help lists them", no_command.name));
-            }
+            Some(Err(no_command)) => self.refuse_command(&no_command.name, effects),
             Some(Ok(command)) => {
                 let text = self.editor.take();
                 self.remember(&text, effects);
@@ -457,6 +455,17 @@ impl App {
             }
         }
         self.completion = None;
+    }
+
+    /// Says that there is no such command. What was typed makes room for the next try, and Up brings it back.
+    fn refuse_command(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        let mut words = format!("/{name} is no command; /help lists them");
+        if self.editor.whole().len() <= REMEMBERED {
+            let text = self.editor.take();
+            self.remember(&text, effects);
+            words.push_str(", Up brings it back");
+        }
+        self.say_hint(&words);
     }
 
     fn send(&mut self, text: String, effects: &mut Vec<Effect>) {

@@ -15,6 +15,7 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
+        self.hint = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && key.code == KeyCode::Char('c') {
             return self.interrupt(effects);

@@ -96,6 +96,7 @@ impl App {
     fn event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::TurnStarted => {
+                self.hint = None;
                 self.is_interrupted = false;
                 self.work().phase = Phase::Working;
             }
@@ -205,6 +206,7 @@ impl App {
     }
 
     fn ended(&mut self, report: &TurnReport, effects: &mut Vec<Effect>) {
+        self.hint = None;
         let took = self.work.as_ref().map_or(Duration::ZERO, |work| self.now.saturating_sub(work.since));
         let rest = std::mem::take(&mut self.stream);
         self.has_partial = false;

@@ -405,7 +405,27 @@ fn commands_need_an_idle_session_and_say_so() {
     desk.write("/compact keep it").key(KeyCode::Enter);
     assert_eq!(desk.asked(), [r#"Do(Compact(Some("keep it")))"#]);
     desk.tell(idle(2)).write("/nope").key(KeyCode::Enter);
-    assert_eq!(desk.app.editor.whole(), "/nope", "what was typed stays");
+    assert_eq!(desk.app.hint(), Some("/nope is no command; /help lists them, Up brings it back"));
+    desk.effects.clear();
+    desk.write("/cost").key(KeyCode::Enter);
+    assert!(desk.printed().contains("tokens in"), "the next command is not glued to it");
+    desk.key(KeyCode::Up).key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), "/nope", "what was typed is not lost");
+}
+
+/// A hint is for what was done last: whatever comes next ends it.
+#[test]
+fn a_hint_goes_with_the_next_key_and_the_next_turn() {
+    let hinted = || {
+        let mut desk = Desk::new(80, 24);
+        desk.write("/nope").key(KeyCode::Enter);
+        assert!(desk.app.hint().is_some());
+        desk
+    };
+    assert_eq!(hinted().write("x").app.hint(), None);
+    assert_eq!(hinted().event(Event::TurnStarted).app.hint(), None);
+    assert_eq!(hinted().event(report(StopReason::EndTurn, plan(0, 0), None)).app.hint(), None);
+    assert_eq!(hinted().wait(5_000).app.hint(), None);
 }
 
 #[test]
