@@ -362,7 +362,8 @@ impl App {
 
     /// Offers sessions to go on with.
     pub(crate) fn choose_session(&mut self, sessions: &[SessionSummary]) {
-        let picker = Picker::of_sessions(sessions, &self.session.workspace, self.today);
+        let picker =
+            Picker::of_sessions(sessions, &self.session.workspace, self.session.id.as_deref(), self.today);
         self.offer(picker, "there is no session yet; your first message begins one");
     }
 

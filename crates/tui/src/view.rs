@@ -270,8 +270,15 @@ fn input(app: &App, columns: usize, most: usize) -> Section {
 
 fn completion(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     let Some(completion) = &app.completion else { return Vec::new() };
-    let first = (completion.chosen + 1).saturating_sub(most);
-    let shown = completion.offers.iter().enumerate().skip(first).take(most);
+    let all = completion.offers.len();
+    let has_more = all > most && most > 1;
+    let room = if has_more { most - 1 } else { most };
+    let first = (completion.chosen + 1).saturating_sub(room);
+    let shown = completion.offers.iter().enumerate().skip(first).take(room);
+    let more = has_more.then(|| {
+        let words = format!("  … {} more: Up, Down", all - room);
+        Line::styled(shortened(&words, columns), DIM)
+    });
     shown
         .map(|(place, (offer, what))| {
             let style = if place == completion.chosen { SELECTED } else { PLAIN };
@@ -286,6 +293,7 @@ fn completion(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
                 Span::styled(if what.is_empty() { String::new() } else { format!("{gap}{what}") }, DIM),
             ])
         })
+        .chain(more)
         .collect()
 }
 

@@ -30,7 +30,12 @@ impl App {
             Told::Sessions(sessions) => {
                 self.work = None;
                 self.offer(
-                    Picker::of_sessions(&sessions, &self.session.workspace, self.today),
+                    Picker::of_sessions(
+                        &sessions,
+                        &self.session.workspace,
+                        self.session.id.as_deref(),
+                        self.today,
+                    ),
                     "there is no session yet",
                 );
             }

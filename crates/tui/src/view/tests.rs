@@ -209,7 +209,9 @@ fn sessions_to_choose_from() {
             session(2, "/work", "mend the parser 日本語", 1),
             session(3, "/work", "add a changelog", 0),
             session(9, "/work", "a stub", 0),
+            SessionSummary { is_running: true, ..session(4, "/work", "where I am", 0) },
         ];
+        desk.app.session.id = Some("00000004".to_owned());
         desk.tell(Told::Sessions(sessions)).key(KeyCode::Down);
         desk
     }));
