@@ -64,6 +64,8 @@ pub(crate) enum Msg {
     TakenBack(String),
     /// The git branch, if there is one.
     Branch(Option<String>),
+    /// The session's side has ended, with nobody having asked for it.
+    Gone,
     /// The operating system asks the program to end with this exit code.
     Signal(u8),
 }
@@ -325,10 +327,22 @@ impl App {
             Msg::Edited(Err(why)) => self.note(transcript::warning(&why)),
             Msg::TakenBack(text) => self.taken_back(&text),
             Msg::Branch(branch) => self.branch = branch,
+            Msg::Gone => self.gone(&mut effects),
             Msg::Signal(code) => effects.push(Effect::Quit(code)),
         }
         self.print_ready(&mut effects);
         effects
+    }
+
+    /// Leaves, since nobody is there any more who could carry anything out. What waits for its colours goes without.
+    fn gone(&mut self, effects: &mut Vec<Effect>) {
+        self.say_failure(
+            "the session's thread ended by itself; what is in the log is kept, and what you wrote too: \
+             mainstay resume --last",
+        );
+        effects.push(Effect::Print(self.committing()));
+        self.commits.clear();
+        effects.push(Effect::Quit(1));
     }
 
     /// What must survive a crash: what is being written, and what waits to be logged, oldest first.

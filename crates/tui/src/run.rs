@@ -87,6 +87,20 @@ pub fn run(options: Options) -> io::Result<Left> {
     runtime.block_on(async { Runtime::start(options)?.serve().await })
 }
 
+/// Tells of the end of the session's side, however that comes.
+struct Ending {
+    msgs: UnboundedSender<Msg>,
+    done: std_mpsc::Sender<()>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // Whoever leaves listens to one of them or to none.
+        let _ = self.msgs.send(Msg::Gone);
+        let _ = self.done.send(());
+    }
+}
+
 struct Runtime {
     app: App,
     terminal: Terminal,
@@ -162,6 +176,7 @@ impl Runtime {
         }
         let (done, ended) = std_mpsc::channel();
         self.ended = ended;
+        let ending = Ending { msgs: self.sender.clone(), done };
         let host = self.options.host.clone();
         let session = match &self.options.start {
             Start::Resume(dir) => Some(dir.clone()),
@@ -174,11 +189,11 @@ impl Runtime {
             }
         }
         std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+            let _ending = ending;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
                 runtime.block_on(Worker::new(host, shared, receiver).serve(session));
             }
-            let _ = done.send(());
         })?;
         self.look_at_branch();
         self.keys = Some(EventStream::new());
@@ -400,6 +415,9 @@ impl Runtime {
         let _ = self.ended.recv_timeout(PATIENCE);
         // What was said at the very end is still to be seen.
         while let Ok(msg) = self.msgs.try_recv() {
+            if matches!(msg, Msg::Gone) {
+                continue;
+            }
             for effect in self.app.update(msg, self.begun.elapsed()) {
                 if let Effect::Print(rows) = effect {
                     self.unprinted.extend(rows);
@@ -459,4 +477,23 @@ async fn sleep_until(at: Option<Instant>) {
 
 fn nanoseconds() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_thread_that_ends_is_heard_of() {
+        let (msgs, mut heard) = unbounded_channel();
+        let (done, ended) = std_mpsc::channel();
+        let ending = Ending { msgs, done };
+        let thread = std::thread::spawn(move || {
+            let _ending = ending;
+            panic!("as a session might");
+        });
+        assert!(thread.join().is_err());
+        assert!(matches!(heard.try_recv(), Ok(Msg::Gone)));
+        assert_eq!(ended.try_recv(), Ok(()));
+    }
 }

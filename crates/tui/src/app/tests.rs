@@ -413,6 +413,18 @@ fn commands_need_an_idle_session_and_say_so() {
     assert_eq!(desk.app.editor.whole(), "/nope", "what was typed is not lost");
 }
 
+/// Nobody is left with an interface that carries nothing out.
+#[test]
+fn the_end_of_the_session_thread_is_said_before_the_way_out() {
+    let mut desk = Desk::working(80, 24);
+    desk.event(Event::TextDelta("```rust\nfn x() {}\n```\n\nMore\n\n".to_owned()));
+    desk.effects.clear();
+    desk.send(Msg::Gone);
+    assert!(matches!(desk.effects.last(), Some(Effect::Quit(1))), "{:?}", desk.effects);
+    let printed = desk.printed();
+    assert!(printed.contains("fn x() {}") && printed.contains("the session's thread ended"), "{printed}");
+}
+
 /// A hint is for what was done last: whatever comes next ends it.
 #[test]
 fn a_hint_goes_with_the_next_key_and_the_next_turn() {
