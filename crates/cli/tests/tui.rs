@@ -418,6 +418,11 @@ fn nothing_typed_is_lost_to_a_kill() {
     }
     kill_process(tty.pid(), Signal::KILL).unwrap();
     tty.ended();
+    let mut new = machine.start(&[]);
+    let shown = new.sees("Say what to do");
+    assert!(!shown.contains("half a sen"), "a new session has the draft of another one: {shown}");
+    new.type_in("\x03\x03");
+    assert_eq!(new.ended(), 0);
     let mut again = machine.start(&["resume", "--last"]);
     let shown = again.until("what was written, and the session", |screen| {
         screen.contains("half a sen") && screen.contains("sent meanwhile") && screen.contains("interrupted")

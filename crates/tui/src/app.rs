@@ -350,6 +350,12 @@ impl App {
         (&self.editor, self.unlogged.iter().chain(&self.queue))
     }
 
+    /// Whether there is nothing that must survive a crash.
+    pub(crate) fn is_writing_nothing(&self) -> bool {
+        let (editor, mut waiting) = self.unsent();
+        editor.is_empty() && waiting.next().is_none()
+    }
+
     /// Whether what must survive a crash has changed since this was asked.
     pub(crate) fn take_is_changed(&mut self) -> bool {
         let waiting = self.unlogged.iter().chain(&self.queue).map(String::len).collect();

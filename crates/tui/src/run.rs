@@ -114,6 +114,8 @@ struct Runtime {
     ended: std_mpsc::Receiver<()>,
     highlighter: Option<Highlighter>,
     store: Store,
+    /// The session whose drafts are looked for, by the end of its id.
+    session: Option<String>,
     begun: Instant,
     drawn: Instant,
     /// Rows that are to be printed with the next drawing.
@@ -154,6 +156,7 @@ impl Runtime {
             ended: std_mpsc::channel().1,
             highlighter: None,
             store,
+            session: None,
             begun: now,
             drawn: now,
             unprinted: Vec::new(),
@@ -170,9 +173,13 @@ impl Runtime {
     fn begin(&mut self, shared: Shared, receiver: UnboundedReceiver<Job>) -> io::Result<()> {
         self.app.today = Some(jiff::Timestamp::now());
         self.app.remember_earlier(self.store.earlier());
-        if let Some(draft) = self.store.adopt(&self.options.workspace) {
-            self.app.restore(draft.editor, &draft.waiting);
-            self.save()?;
+        self.session = match &self.options.start {
+            Start::Resume(dir) => dir.file_name().and_then(|name| name.to_str()).map(short_id),
+            Start::New | Start::Choose => None,
+        };
+        // Who chooses a session gets what was being written in that one.
+        if self.options.start != Start::Choose {
+            self.adopt()?;
         }
         let (done, ended) = std_mpsc::channel();
         self.ended = ended;
@@ -197,6 +204,30 @@ impl Runtime {
         })?;
         self.look_at_branch();
         self.keys = Some(EventStream::new());
+        Ok(())
+    }
+
+    /// Brings back what was being written in this session when an interface died.
+    fn adopt(&mut self) -> io::Result<()> {
+        if let Some(draft) = self.store.adopt(&self.options.workspace, self.session.as_deref()) {
+            self.app.restore(draft.editor, &draft.waiting);
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Notes which session is open. A draft that is found with another one does not push away what is being written.
+    fn look_at_session(&mut self) -> io::Result<()> {
+        let open = &self.app.session.id;
+        if open.is_none() || *open == self.session {
+            return Ok(());
+        }
+        self.session.clone_from(open);
+        // What is kept of what is being written belongs to this one from here on.
+        self.save_at.get_or_insert(Instant::now() + SAVE_AFTER);
+        if self.app.is_writing_nothing() {
+            return self.adopt();
+        }
         Ok(())
     }
 
@@ -256,6 +287,7 @@ impl Runtime {
                     return Ok(Some(code));
                 }
             }
+            self.look_at_session()?;
             if is_writing && self.app.take_is_changed() {
                 self.save_at.get_or_insert(Instant::now() + SAVE_AFTER);
             }
@@ -397,6 +429,7 @@ impl Runtime {
         let (editor, waiting) = self.app.unsent();
         let draft = Draft {
             workspace: self.options.workspace.clone(),
+            session: self.session.clone(),
             editor: editor.clone(),
             waiting: waiting.cloned().collect(),
         };
@@ -431,6 +464,11 @@ impl Runtime {
         let plan = &self.app.session.plan.plan;
         Left { code, session: self.app.session.id.clone(), plan: (plan.completed(), plan.items.len()) }
     }
+}
+
+/// The end of a session's id, as it is shown.
+fn short_id(id: &str) -> String {
+    id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned()
 }
 
 /// The text as the editor leaves it.
