@@ -230,7 +230,7 @@ fn a_whole_task_and_the_way_back() {
     assert!(asked.contains("Plan 0/3") && asked.contains("▸ Item 0"), "{asked}");
     assert!(!machine.root.join("work/evil").exists());
     // A key that comes with the question is not meant for it.
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(800));
     tty.type_in("y");
     let done = tty.sees("All done.");
     assert!(done.contains("› make a file") && done.contains("    日本語"), "{done}");
@@ -310,7 +310,7 @@ fn a_no_with_a_word_reaches_the_model() {
     tty.sees("Say what to do");
     tty.type_in("begin\r");
     tty.sees("Run this command?");
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(800));
     tty.type_in("n");
     tty.sees("no, because:");
     tty.type_in("not here\r");
@@ -418,6 +418,11 @@ fn nothing_typed_is_lost_to_a_kill() {
     }
     kill_process(tty.pid(), Signal::KILL).unwrap();
     tty.ended();
+    let mut new = machine.start(&[]);
+    let shown = new.sees("Say what to do");
+    assert!(!shown.contains("half a sen"), "a new session has the draft of another one: {shown}");
+    new.type_in("\x03\x03");
+    assert_eq!(new.ended(), 0);
     let mut again = machine.start(&["resume", "--last"]);
     let shown = again.until("what was written, and the session", |screen| {
         screen.contains("half a sen") && screen.contains("sent meanwhile") && screen.contains("interrupted")
@@ -453,4 +458,33 @@ fn without_a_terminal_it_says_what_to_use() {
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(words.contains("the interface needs a terminal") && words.contains(instead), "{words}");
     }
+}
+
+/// A session that cannot be taken again is not left for a new one: the message comes back, and goes to it once it is there.
+#[test]
+fn a_session_that_is_out_of_reach_for_a_while_stays_the_session() {
+    let machine = Machine::new(&json!([{"text": "First."}, {"text": "Second."}, {"text": "Third."}]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.until("the end of the turn", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    let sessions = machine.root.join("data/sessions");
+    let session = fs::read_dir(&sessions).unwrap().next().unwrap().unwrap().path();
+    let aside = machine.root.join("aside");
+    fs::rename(&session, &aside).unwrap();
+    tty.type_in(format!("/model script:{}\r", machine.root.join("script.json").display()));
+    let failed = tty.until("why it failed", |screen| {
+        screen.contains("cannot be gone on with") && screen.contains("Say what to do")
+    });
+    assert!(!failed.contains("answers from here on"), "{failed}");
+    tty.type_in("still there?\r");
+    tty.until("the message back in the input", |screen| screen.lines().any(|line| line == "› still there?"));
+    let _ = fs::remove_dir_all(&session);
+    fs::rename(&aside, &session).unwrap();
+    tty.type_in("\r");
+    tty.until("an answer", |screen| screen.contains("Second.") || screen.matches("First.").count() > 1);
+    assert_eq!(fs::read_dir(&sessions).unwrap().count(), 1);
+    let prompts = machine.of_kind("user_prompt");
+    let texts: Vec<&str> = prompts.iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["begin", "still there?"]);
 }

@@ -27,10 +27,10 @@ use crate::markdown::Piece;
 use crate::text::Row;
 use crate::transcript::{self, Part};
 
-pub(crate) use approval::{Approving, Choice};
+pub(crate) use approval::{Approving, Choice, Taken};
 pub(crate) use picker::{Choosing, PickKind, Picker};
 
-/// How long a hint stays.
+/// How long a hint stays at most; the next key and the next turn end it before.
 const HINT: Duration = Duration::from_secs(4);
 /// Within what time a second Ctrl-C leaves.
 const TWICE: Duration = Duration::from_secs(2);
@@ -64,6 +64,8 @@ pub(crate) enum Msg {
     TakenBack(String),
     /// The git branch, if there is one.
     Branch(Option<String>),
+    /// The session's side has ended, with nobody having asked for it.
+    Gone,
     /// The operating system asks the program to end with this exit code.
     Signal(u8),
 }
@@ -75,10 +77,10 @@ pub(crate) enum Told {
     Event(Event),
     /// A session was opened, or is another now.
     Opened(Box<Opened>),
-    /// The user is asked.
-    Ask(ApprovalRequest),
-    /// The question is withdrawn.
-    Withdrawn,
+    /// The user is asked; questions have numbers.
+    Ask(u64, ApprovalRequest),
+    /// The question of this number is withdrawn.
+    Withdrawn(u64),
     /// Nothing is done any more.
     Idle {
         /// The jobs that are running.
@@ -132,8 +134,8 @@ pub(crate) enum Effect {
     Queue(String),
     /// The last message that waits is taken back.
     TakeBack,
-    /// An answer to the open question.
-    Answer(Approval),
+    /// An answer to the question of this number.
+    Answer(u64, Approval),
     /// The turn shall end.
     Cancel,
     /// Code to be coloured.
@@ -321,19 +323,37 @@ impl App {
                 self.complete(&mut effects);
             }
             Msg::Coloured(id, coloured) => self.coloured(id, coloured),
-            Msg::Edited(Ok(text)) => self.editor = Editor::with(text.trim_end_matches('\n')),
+            Msg::Edited(Ok(text)) => self.editor = self.editor.successor(text.trim_end_matches('\n')),
             Msg::Edited(Err(why)) => self.note(transcript::warning(&why)),
             Msg::TakenBack(text) => self.taken_back(&text),
             Msg::Branch(branch) => self.branch = branch,
+            Msg::Gone => self.gone(&mut effects),
             Msg::Signal(code) => effects.push(Effect::Quit(code)),
         }
         self.print_ready(&mut effects);
         effects
     }
 
+    /// Leaves, since nobody is there any more who could carry anything out. What waits for its colours goes without.
+    fn gone(&mut self, effects: &mut Vec<Effect>) {
+        self.say_failure(
+            "the session's thread ended by itself; what is in the log is kept, and what you wrote too: \
+             mainstay resume --last",
+        );
+        effects.push(Effect::Print(self.committing()));
+        self.commits.clear();
+        effects.push(Effect::Quit(1));
+    }
+
     /// What must survive a crash: what is being written, and what waits to be logged, oldest first.
     pub(crate) fn unsent(&self) -> (&Editor, impl Iterator<Item = &String>) {
         (&self.editor, self.unlogged.iter().chain(&self.queue))
+    }
+
+    /// Whether there is nothing that must survive a crash.
+    pub(crate) fn is_writing_nothing(&self) -> bool {
+        let (editor, mut waiting) = self.unsent();
+        editor.is_empty() && waiting.next().is_none()
     }
 
     /// Whether what must survive a crash has changed since this was asked.
@@ -362,7 +382,8 @@ impl App {
 
     /// Offers sessions to go on with.
     pub(crate) fn choose_session(&mut self, sessions: &[SessionSummary]) {
-        let picker = Picker::of_sessions(sessions, &self.session.workspace, self.today);
+        let picker =
+            Picker::of_sessions(sessions, &self.session.workspace, self.session.id.as_deref(), self.today);
         self.offer(picker, "there is no session yet; your first message begins one");
     }
 
@@ -386,7 +407,13 @@ impl App {
 
     /// Whether something is shown that changes with time alone, and how often.
     pub(crate) fn ticks(&self) -> Option<Duration> {
-        (self.work.is_some() || self.hint().is_some()).then_some(Duration::from_secs(1))
+        match &self.overlay {
+            // That the pause is long enough is to be seen at once.
+            Some(Overlay::Approval(approving)) if approving.is_typing(self.now) => {
+                Some(Duration::from_millis(200))
+            }
+            _ => (self.work.is_some() || self.hint().is_some()).then_some(Duration::from_secs(1)),
+        }
     }
 
     /// Whether the user is waited for by a question.
@@ -436,9 +463,7 @@ impl App {
             return;
         }
         match commands::parse(self.editor.shown()) {
-            Some(Err(no_command)) => {
-                self.say_hint(&format!("/{} is no command; /help lists them", no_command.name));
-            }
+            Some(Err(no_command)) => self.refuse_command(&no_command.name, effects),
             Some(Ok(command)) => {
                 let text = self.editor.take();
                 self.remember(&text, effects);
@@ -451,6 +476,17 @@ impl App {
             }
         }
         self.completion = None;
+    }
+
+    /// Says that there is no such command. What was typed makes room for the next try, and Up brings it back.
+    fn refuse_command(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        let mut words = format!("/{name} is no command; /help lists them");
+        if self.editor.whole().len() <= REMEMBERED {
+            let text = self.editor.take();
+            self.remember(&text, effects);
+            words.push_str(", Up brings it back");
+        }
+        self.say_hint(&words);
     }
 
     fn send(&mut self, text: String, effects: &mut Vec<Effect>) {

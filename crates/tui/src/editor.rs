@@ -24,7 +24,14 @@ pub(crate) struct Editor {
     pasted: usize,
     /// What was deleted last by a command that deletes more than a character.
     #[serde(skip)]
-    killed: String,
+    killed: Killed,
+}
+
+/// Deleted text, with the pastes that have placeholders in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Killed {
+    text: String,
+    pastes: Vec<Paste>,
 }
 
 /// A long paste and what stands for it.
@@ -100,8 +107,23 @@ impl Editor {
     /// Takes the text out.
     pub(crate) fn take(&mut self) -> String {
         let whole = self.whole();
-        *self = Editor { killed: std::mem::take(&mut self.killed), ..Editor::default() };
+        *self = self.successor("");
         whole
+    }
+
+    /// An editor with another text, in which what was deleted here can be put in, and no placeholder is like one of here.
+    pub(crate) fn successor(&self, text: &str) -> Editor {
+        let (pasted, killed) = (self.pasted, self.killed.clone());
+        let mut editor = Editor { pasted, killed, ..Editor::default() };
+        editor.insert(text);
+        editor
+    }
+
+    /// Comes back in the place of an editor that was in this one's place for a while.
+    pub(crate) fn replacing(mut self, other: &Editor) -> Editor {
+        self.pasted = self.pasted.max(other.pasted);
+        self.killed = other.killed.clone();
+        self
     }
 
     /// Puts text in at the cursor, as it is.
@@ -165,8 +187,13 @@ impl Editor {
 
     /// Puts in what was deleted last by word or line.
     pub(crate) fn yank(&mut self) {
-        let killed = self.killed.clone();
-        self.insert(&killed);
+        let Killed { text, pastes } = self.killed.clone();
+        self.insert(&text);
+        for paste in pastes {
+            if !self.pastes.contains(&paste) {
+                self.pastes.push(paste);
+            }
+        }
     }
 
     /// Moves the cursor a line up; says whether there was one.
@@ -238,7 +265,8 @@ impl Editor {
         let gone: String = self.text.drain(start..end).collect();
         self.cursor = start;
         if step != Step::Character {
-            self.killed = gone;
+            let pastes = self.pastes.iter().filter(|paste| gone.contains(&paste.label)).cloned().collect();
+            self.killed = Killed { text: gone, pastes };
         }
         self.pastes.retain(|paste| self.text.contains(&paste.label));
     }
@@ -280,7 +308,7 @@ impl Editor {
     /// A place that is not inside of a placeholder.
     fn out_of_paste(&self, at: usize, forth: bool) -> usize {
         for paste in &self.pastes {
-            if let Some(start) = self.text.find(&paste.label) {
+            for (start, _) in self.text.match_indices(&paste.label) {
                 let end = start + paste.label.len();
                 if start < at && at < end {
                     return if forth { end } else { start };
@@ -357,6 +385,31 @@ mod tests {
         assert_eq!(editor.take(), "look:  ok");
         editor.paste("short\rpaste");
         assert_eq!(editor.shown(), "short\npaste");
+    }
+
+    /// What was deleted comes back as it was meant, also in a later message that has a paste of its own.
+    #[test]
+    fn a_deleted_paste_comes_back_whole() {
+        let (old, new) = ("old\n".repeat(9), "new\n".repeat(9));
+        for step in [Step::Line, Step::Word] {
+            let mut editor = Editor::default();
+            editor.paste(&old);
+            editor.delete_back(step);
+            assert!(editor.is_empty());
+            editor.yank();
+            assert_eq!(editor.whole(), old);
+            editor.delete_back(step);
+            editor.insert("sent");
+            assert_eq!(editor.take(), "sent");
+            editor.paste(&new);
+            assert_eq!(editor.shown(), "[paste 2: 9 lines]");
+            editor.yank();
+            editor.yank();
+            assert_eq!(editor.whole(), format!("{new}{old}{old}"));
+            editor.left(Step::Word);
+            editor.insert("|");
+            assert_eq!(editor.whole(), format!("{new}{old}|{old}"));
+        }
     }
 
     #[test]

@@ -87,6 +87,20 @@ pub fn run(options: Options) -> io::Result<Left> {
     runtime.block_on(async { Runtime::start(options)?.serve().await })
 }
 
+/// Tells of the end of the session's side, however that comes.
+struct Ending {
+    msgs: UnboundedSender<Msg>,
+    done: std_mpsc::Sender<()>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // Whoever leaves listens to one of them or to none.
+        let _ = self.msgs.send(Msg::Gone);
+        let _ = self.done.send(());
+    }
+}
+
 struct Runtime {
     app: App,
     terminal: Terminal,
@@ -100,6 +114,8 @@ struct Runtime {
     ended: std_mpsc::Receiver<()>,
     highlighter: Option<Highlighter>,
     store: Store,
+    /// The session whose drafts are looked for, by the end of its id.
+    session: Option<String>,
     begun: Instant,
     drawn: Instant,
     /// Rows that are to be printed with the next drawing.
@@ -140,6 +156,7 @@ impl Runtime {
             ended: std_mpsc::channel().1,
             highlighter: None,
             store,
+            session: None,
             begun: now,
             drawn: now,
             unprinted: Vec::new(),
@@ -156,12 +173,17 @@ impl Runtime {
     fn begin(&mut self, shared: Shared, receiver: UnboundedReceiver<Job>) -> io::Result<()> {
         self.app.today = Some(jiff::Timestamp::now());
         self.app.remember_earlier(self.store.earlier());
-        if let Some(draft) = self.store.adopt(&self.options.workspace) {
-            self.app.restore(draft.editor, &draft.waiting);
-            self.save()?;
+        self.session = match &self.options.start {
+            Start::Resume(dir) => dir.file_name().and_then(|name| name.to_str()).map(short_id),
+            Start::New | Start::Choose => None,
+        };
+        // Who chooses a session gets what was being written in that one.
+        if self.options.start != Start::Choose {
+            self.adopt()?;
         }
         let (done, ended) = std_mpsc::channel();
         self.ended = ended;
+        let ending = Ending { msgs: self.sender.clone(), done };
         let host = self.options.host.clone();
         let session = match &self.options.start {
             Start::Resume(dir) => Some(dir.clone()),
@@ -174,14 +196,38 @@ impl Runtime {
             }
         }
         std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+            let _ending = ending;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
                 runtime.block_on(Worker::new(host, shared, receiver).serve(session));
             }
-            let _ = done.send(());
         })?;
         self.look_at_branch();
         self.keys = Some(EventStream::new());
+        Ok(())
+    }
+
+    /// Brings back what was being written in this session when an interface died.
+    fn adopt(&mut self) -> io::Result<()> {
+        if let Some(draft) = self.store.adopt(&self.options.workspace, self.session.as_deref()) {
+            self.app.restore(draft.editor, &draft.waiting);
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Notes which session is open. A draft that is found with another one does not push away what is being written.
+    fn look_at_session(&mut self) -> io::Result<()> {
+        let open = &self.app.session.id;
+        if open.is_none() || *open == self.session {
+            return Ok(());
+        }
+        self.session.clone_from(open);
+        // What is kept of what is being written belongs to this one from here on.
+        self.save_at.get_or_insert(Instant::now() + SAVE_AFTER);
+        if self.app.is_writing_nothing() {
+            return self.adopt();
+        }
         Ok(())
     }
 
@@ -241,6 +287,7 @@ impl Runtime {
                     return Ok(Some(code));
                 }
             }
+            self.look_at_session()?;
             if is_writing && self.app.take_is_changed() {
                 self.save_at.get_or_insert(Instant::now() + SAVE_AFTER);
             }
@@ -307,7 +354,7 @@ impl Runtime {
                     let _ = self.sender.send(Msg::TakenBack(text));
                 }
             }
-            Effect::Answer(answer) => self.shared.answer(answer),
+            Effect::Answer(number, answer) => self.shared.answer(number, answer),
             Effect::Cancel => self.shared.cancel(),
             Effect::Colour(code) => self.colour(code),
             Effect::LoadFiles => self.load_files(),
@@ -382,6 +429,7 @@ impl Runtime {
         let (editor, waiting) = self.app.unsent();
         let draft = Draft {
             workspace: self.options.workspace.clone(),
+            session: self.session.clone(),
             editor: editor.clone(),
             waiting: waiting.cloned().collect(),
         };
@@ -400,6 +448,9 @@ impl Runtime {
         let _ = self.ended.recv_timeout(PATIENCE);
         // What was said at the very end is still to be seen.
         while let Ok(msg) = self.msgs.try_recv() {
+            if matches!(msg, Msg::Gone) {
+                continue;
+            }
             for effect in self.app.update(msg, self.begun.elapsed()) {
                 if let Effect::Print(rows) = effect {
                     self.unprinted.extend(rows);
@@ -413,6 +464,11 @@ impl Runtime {
         let plan = &self.app.session.plan.plan;
         Left { code, session: self.app.session.id.clone(), plan: (plan.completed(), plan.items.len()) }
     }
+}
+
+/// The end of a session's id, as it is shown.
+fn short_id(id: &str) -> String {
+    id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned()
 }
 
 /// The text as the editor leaves it.
@@ -459,4 +515,23 @@ async fn sleep_until(at: Option<Instant>) {
 
 fn nanoseconds() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_thread_that_ends_is_heard_of() {
+        let (msgs, mut heard) = unbounded_channel();
+        let (done, ended) = std_mpsc::channel();
+        let ending = Ending { msgs, done };
+        let thread = std::thread::spawn(move || {
+            let _ending = ending;
+            panic!("as a session might");
+        });
+        assert!(thread.join().is_err());
+        assert!(matches!(heard.try_recv(), Ok(Msg::Gone)));
+        assert_eq!(ended.try_recv(), Ok(()));
+    }
 }

@@ -1,8 +1,8 @@
 //! What the interface keeps for its user: earlier messages, and what is being written.
 //!
 //! Both lie in the data home, readable by nobody else. A draft is a file of its own for each running interface, with a
-//! lock beside it that the operating system frees when the process dies; so the next interface in the same workspace
-//! finds what was being written in one that was killed. What cannot be written is not kept, and nothing fails by it.
+//! lock beside it that the operating system frees when the process dies; so the next interface with the same session, or
+//! with none as yet in the same workspace, finds what was being written in one that was killed. What cannot be written is not kept, and nothing fails by it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,6 +23,9 @@ const EARLIER_BYTES: u64 = 1 << 20;
 pub(crate) struct Draft {
     /// Where.
     pub(crate) workspace: PathBuf,
+    /// In which session, by the end of its id; none where none had begun.
+    #[serde(default)]
+    pub(crate) session: Option<String>,
     /// The text.
     pub(crate) editor: Editor,
     /// Messages that were sent and had not reached the session's log.
@@ -77,8 +80,9 @@ impl Store {
         Ok(())
     }
 
-    /// Takes over what was being written in this workspace by the interface that died last, if one did.
-    pub(crate) fn adopt(&self, workspace: &Path) -> Option<Draft> {
+    /// Takes over what was being written in this session by the interface that died last, if one did; without a session,
+    /// what was being written in this workspace before one began.
+    pub(crate) fn adopt(&self, workspace: &Path, session: Option<&str>) -> Option<Draft> {
         let mut found: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(self.drafts())
             .ok()?
             .flatten()
@@ -87,7 +91,7 @@ impl Store {
             .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
             .collect();
         found.sort();
-        found.into_iter().rev().find_map(|(_, path)| take_dead(&path, workspace))
+        found.into_iter().rev().find_map(|(_, path)| take_dead(&path, workspace, session))
     }
 
     /// Keeps what is being written.
@@ -132,14 +136,15 @@ impl Store {
     }
 }
 
-/// The draft at `path`, if nobody writes it any more and it is of this workspace. It is gone from there then.
-fn take_dead(path: &Path, workspace: &Path) -> Option<Draft> {
+/// The draft at `path`, if nobody writes it any more and it is of this session, or of this workspace and no session. It is
+/// gone from there then.
+fn take_dead(path: &Path, workspace: &Path, session: Option<&str>) -> Option<Draft> {
     let lock_path = path.with_extension("lock");
     if let Ok(lock) = File::open(&lock_path) {
         lock.try_lock().ok()?;
     }
     let draft: Draft = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    if draft.workspace != workspace {
+    if draft.session.as_deref() != session || session.is_none() && draft.workspace != workspace {
         return None;
     }
     let _ = fs::remove_file(path);
@@ -168,7 +173,8 @@ mod tests {
     use super::*;
 
     fn draft(text: &str) -> Draft {
-        Draft { workspace: PathBuf::from("/w"), editor: Editor::with(text), waiting: vec!["sent".to_owned()] }
+        let waiting = vec!["sent".to_owned()];
+        Draft { workspace: PathBuf::from("/w"), session: None, editor: Editor::with(text), waiting }
     }
 
     #[test]
@@ -178,12 +184,29 @@ mod tests {
         let mut first = store("a");
         first.save(&draft("half a sen")).unwrap();
         let second = store("b");
-        assert_eq!(second.adopt(Path::new("/w")), None, "its interface lives");
+        assert_eq!(second.adopt(Path::new("/w"), None), None, "its interface lives");
         drop(first);
-        assert_eq!(second.adopt(Path::new("/elsewhere")), None);
-        assert_eq!(second.adopt(Path::new("/w")), Some(draft("half a sen")));
-        assert_eq!(second.adopt(Path::new("/w")), None);
+        assert_eq!(second.adopt(Path::new("/elsewhere"), None), None);
+        assert_eq!(second.adopt(Path::new("/w"), None), Some(draft("half a sen")));
+        assert_eq!(second.adopt(Path::new("/w"), None), None);
         assert_eq!(fs::read_dir(home.path().join("drafts")).unwrap().count(), 0);
+    }
+
+    /// A draft of a session is found with that session, wherever it works by then, and with nothing else.
+    #[test]
+    fn a_draft_of_a_session_stays_with_it() {
+        let home = tempfile::tempdir().unwrap();
+        let store = |name: &str| Store::new(home.path(), name.to_owned());
+        let of_session = Draft { session: Some("3f2a9c01".to_owned()), ..draft("for this one") };
+        store("a").save(&of_session).unwrap();
+        let next = store("b");
+        let here = Path::new("/w");
+        assert_eq!(next.adopt(here, None), None, "a new session");
+        assert_eq!(next.adopt(here, Some("00000000")), None, "another session");
+        assert_eq!(next.adopt(Path::new("/moved"), Some("3f2a9c01")), Some(of_session));
+        store("c").save(&draft("for none")).unwrap();
+        assert_eq!(next.adopt(here, Some("3f2a9c01")), None);
+        assert_eq!(next.adopt(here, None), Some(draft("for none")));
     }
 
     #[test]

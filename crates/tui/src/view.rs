@@ -14,7 +14,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::app::{App, Overlay, Phase, Work};
+use crate::app::{App, Approving, Overlay, Phase, Work};
 use crate::markdown::{render, uncoloured};
 use crate::text::{Row, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
@@ -270,8 +270,15 @@ fn input(app: &App, columns: usize, most: usize) -> Section {
 
 fn completion(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     let Some(completion) = &app.completion else { return Vec::new() };
-    let first = (completion.chosen + 1).saturating_sub(most);
-    let shown = completion.offers.iter().enumerate().skip(first).take(most);
+    let all = completion.offers.len();
+    let has_more = all > most && most > 1;
+    let room = if has_more { most - 1 } else { most };
+    let first = (completion.chosen + 1).saturating_sub(room);
+    let shown = completion.offers.iter().enumerate().skip(first).take(room);
+    let more = has_more.then(|| {
+        let words = format!("  … {} more: Up, Down", all - room);
+        Line::styled(shortened(&words, columns), DIM)
+    });
     shown
         .map(|(place, (offer, what))| {
             let style = if place == completion.chosen { SELECTED } else { PLAIN };
@@ -286,6 +293,7 @@ fn completion(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
                 Span::styled(if what.is_empty() { String::new() } else { format!("{gap}{what}") }, DIM),
             ])
         })
+        .chain(more)
         .collect()
 }
 
@@ -293,8 +301,8 @@ fn status(app: &App, columns: usize) -> Line<'static> {
     if let Some(hint) = app.hint() {
         return Line::styled(shortened(&plain_line(hint), columns), WARN);
     }
-    if app.asks() {
-        return Line::styled(shortened("waiting for your answer · Esc cancels the turn", columns), WARN);
+    if let Some(Overlay::Approval(approving)) = &app.overlay {
+        return Line::styled(shortened(&awaited(approving, app.now), columns), WARN);
     }
     let mut words = String::new();
     for part in status_parts(app, columns) {
@@ -305,6 +313,22 @@ fn status(app: &App, columns: usize) -> Line<'static> {
         }
     }
     Line::styled(words, DIM)
+}
+
+/// What a question waits for.
+fn awaited(approving: &Approving, now: Duration) -> String {
+    if approving.is_typing(now) {
+        return "you are typing, it goes into your input; pause, then answer".to_owned();
+    }
+    match (approving.lasting(), approving.chosen, &approving.word) {
+        (Some(choice), _, None) => format!("Enter confirms: {}", choice.words().1),
+        (None, None, None) => {
+            let keys: String =
+                approving.choices().iter().map(|choice| format!("{} ", choice.words().0)).collect();
+            format!("{keys}answer; what you wrote stays in your input · Esc cancels the turn")
+        }
+        _ => "waiting for your answer · Esc cancels the turn".to_owned(),
+    }
 }
 
 /// What the status line says, the most important first: what does not fit is left out.

@@ -104,7 +104,29 @@ pub(crate) struct Shared {
     /// What cancels the work that is going on.
     pub(crate) cancel: Arc<Mutex<CancellationToken>>,
     /// Who waits for an answer of the user.
-    pub(crate) question: Arc<Mutex<Option<oneshot::Sender<Approval>>>>,
+    pub(crate) question: Arc<Mutex<Questions>>,
+}
+
+/// The question that is open, and how many there were, which is the number of the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    asked: u64,
+    open: Option<(u64, oneshot::Sender<Approval>)>,
+}
+
+impl Questions {
+    /// Opens a question: its number, and where its answer comes.
+    fn open(&mut self) -> (u64, oneshot::Receiver<Approval>) {
+        let (sender, receiver) = oneshot::channel();
+        self.asked += 1;
+        self.open = Some((self.asked, sender));
+        (self.asked, receiver)
+    }
+
+    /// Closes this question, if it is the open one.
+    fn close(&mut self, number: u64) -> Option<oneshot::Sender<Approval>> {
+        self.open.take_if(|(open, _)| *open == number).map(|(_, sender)| sender)
+    }
 }
 
 impl Shared {
@@ -123,13 +145,13 @@ impl Shared {
         self.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
     }
 
-    fn question(&self) -> MutexGuard<'_, Option<oneshot::Sender<Approval>>> {
+    fn question(&self) -> MutexGuard<'_, Questions> {
         self.question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the open question.
-    pub(crate) fn answer(&self, answer: Approval) {
-        if let Some(question) = self.question().take() {
+    /// Answers a question. If another one is open by now, nothing is answered.
+    pub(crate) fn answer(&self, number: u64, answer: Approval) {
+        if let Some(question) = self.question().close(number) {
             // Withdrawn in the same moment: then nobody wants it.
             let _ = question.send(answer);
         }
@@ -144,12 +166,12 @@ struct Asker {
 }
 
 /// Withdraws a question that nobody answered.
-struct Withdrawal<'a>(&'a Shared);
+struct Withdrawal<'a>(&'a Shared, u64);
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        if self.0.question().take().is_some() {
-            self.0.tell(Told::Withdrawn);
+        if self.0.question().close(self.1).is_some() {
+            self.0.tell(Told::Withdrawn(self.1));
         }
     }
 }
@@ -157,10 +179,9 @@ impl Drop for Withdrawal<'_> {
 impl Approver for Asker {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            let (sender, receiver) = oneshot::channel();
-            *self.shared.question() = Some(sender);
-            let _withdrawal = Withdrawal(&self.shared);
-            self.shared.tell(Told::Ask(request.clone()));
+            let (number, receiver) = self.shared.question().open();
+            let _withdrawal = Withdrawal(&self.shared, number);
+            self.shared.tell(Told::Ask(number, request.clone()));
             receiver.await.unwrap_or(Approval::No { word: String::new() })
         })
     }
@@ -178,6 +199,8 @@ pub(crate) struct Worker {
     /// What the next agent is made with.
     setup: Option<Setup>,
     agent: Option<Agent>,
+    /// The folder of a session that was let go and could not be taken again. It is still the user's.
+    lost: Option<PathBuf>,
     notifier: Arc<Mutex<Option<Notifier>>>,
     /// How many orders were carried out.
     done: u64,
@@ -185,13 +208,26 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(host: Arc<dyn Host>, shared: Shared, orders: UnboundedReceiver<Job>) -> Self {
-        Worker { host, shared, orders, setup: None, agent: None, notifier: Arc::default(), done: 0 }
+        Worker {
+            host,
+            shared,
+            orders,
+            setup: None,
+            agent: None,
+            lost: None,
+            notifier: Arc::default(),
+            done: 0,
+        }
     }
 
     /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
     pub(crate) async fn serve(mut self, session: Option<PathBuf>) {
         match session {
-            Some(dir) => self.resume(&dir, None),
+            Some(dir) => {
+                if !self.resume(&dir, None) && self.agent.is_none() {
+                    self.note("your first message begins a new session; /sessions offers those that exist");
+                }
+            }
             None => self.prepare(),
         }
         self.idle();
@@ -229,6 +265,9 @@ impl Worker {
     }
 
     async fn carry_out(&mut self, (order, cancel): Job) {
+        if !matches!(order, Order::ListSessions | Order::Resume(_)) && !self.has_its_session() {
+            return;
+        }
         match order {
             Order::Prompt(text) => self.prompt(&text, &cancel).await,
             Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
@@ -237,7 +276,9 @@ impl Worker {
                 Ok(sessions) => self.shared.tell(Told::Sessions(sessions)),
                 Err(why) => self.failed(&why),
             },
-            Order::Resume(dir) => self.resume(&dir, None),
+            Order::Resume(dir) => {
+                self.resume(&dir, None);
+            }
             Order::Fork => self.fork(),
             Order::ListTurns => {
                 let turns = self.agent.as_ref().map(|agent| {
@@ -328,25 +369,59 @@ impl Worker {
         self.agent = Some(agent);
     }
 
+    /// Takes a session that was lost once more, if one was. No order is carried out without it: that would be for a new
+    /// session, which nobody asked for.
+    fn has_its_session(&mut self) -> bool {
+        match (self.lost.take(), self.setup.clone()) {
+            (Some(dir), Some(setup)) => self.take_again(&dir, setup),
+            (Some(dir), None) => self.resume(&dir, None),
+            (None, _) => true,
+        }
+    }
+
+    /// Takes the session in `dir` again after it was let go; says why, if that cannot be.
+    fn take_again(&mut self, dir: &Path, setup: Setup) -> bool {
+        match Agent::resume(dir, setup) {
+            Ok((agent, _)) => {
+                self.take(agent);
+                self.tell_opened(false);
+                true
+            }
+            Err(error) => {
+                self.lost = Some(dir.to_owned());
+                self.failed(&format!(
+                    "the session cannot be gone on with: {error}; your next message tries it again, \
+                     /sessions offers others"
+                ));
+                false
+            }
+        }
+    }
+
     /// Lets go of the agent, whose background jobs end with it.
     fn let_go(&mut self) {
         *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.agent = None;
     }
 
-    /// Goes on with the session in `dir`. Whatever fails, the one before stays, unless it was this one.
-    fn resume(&mut self, dir: &Path, model: Option<&str>) {
+    /// Goes on with the session in `dir`, and says whether it could be. Whatever fails, the one before stays.
+    fn resume(&mut self, dir: &Path, model: Option<&str>) -> bool {
         let prepared = match self.host.setup(Some(dir), model) {
             Ok(prepared) => prepared,
-            Err(why) => return self.failed(&why),
+            Err(why) => {
+                self.failed(&why);
+                return false;
+            }
         };
-        if self.agent.as_ref().is_some_and(|agent| agent.dir() == dir) {
+        let is_same = self.agent.as_ref().is_some_and(|agent| agent.dir() == dir);
+        if is_same {
             self.let_go();
         }
         let setup = self.equipped(prepared.setup);
         match Agent::resume(dir, setup.clone()) {
             Ok((agent, resumed)) => {
                 self.let_go();
+                self.lost = None;
                 self.setup = Some(setup);
                 self.take(agent);
                 self.notes(&prepared.notes);
@@ -355,12 +430,16 @@ impl Worker {
                 }
                 self.say_resumed(&resumed);
                 self.tell_opened(resumed.was_interrupted);
+                true
             }
             Err(error) => {
                 self.failed(&format!("the session cannot be gone on with: {error}"));
-                if self.setup.is_none() {
-                    self.prepare();
+                match self.setup.clone() {
+                    Some(before) if is_same => drop(self.take_again(dir, before)),
+                    Some(_) => {}
+                    None => self.prepare(),
                 }
+                false
             }
         }
     }
@@ -392,17 +471,18 @@ impl Worker {
         if self.keeps_jobs() {
             return;
         }
-        match self.agent.as_ref().map(Agent::dir) {
+        let is_changed = match self.agent.as_ref().map(Agent::dir) {
             Some(dir) => self.resume(&dir, Some(name)),
             None => match self.host.setup(None, Some(name)) {
                 Ok(prepared) => {
                     self.setup = Some(self.equipped(prepared.setup));
                     self.tell_opened(false);
+                    true
                 }
                 Err(why) => return self.failed(&why),
             },
-        }
-        if let Some(setup) = &self.setup {
+        };
+        if let (true, Some(setup)) = (is_changed, &self.setup) {
             self.note(&format!("{} answers from here on", setup.model.name()));
         }
     }
@@ -427,8 +507,11 @@ impl Worker {
         }
         match self.host.fork(&dir) {
             Ok(copy) => {
-                self.resume(&copy, None);
-                self.note("this is the copy; the other session stays as it is");
+                if self.resume(&copy, None) {
+                    self.note("this is the copy; the other session stays as it is");
+                } else {
+                    self.note("the copy was made; you are still in the other session");
+                }
             }
             Err(why) => self.failed(&why),
         }
@@ -470,13 +553,7 @@ impl Worker {
             ),
             Err(error) => self.failed(&error.to_string()),
         }
-        match Agent::resume(&dir, setup) {
-            Ok((agent, _)) => {
-                self.take(agent);
-                self.tell_opened(false);
-            }
-            Err(error) => self.failed(&format!("the session cannot be gone on with: {error}")),
-        }
+        self.take_again(&dir, setup);
     }
 
     fn notify(&self, text: &str) {
@@ -600,5 +677,29 @@ async fn woken(agent: Option<&Agent>) {
     match agent {
         Some(agent) => agent.woken().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_reaches_its_own_question_only() {
+        let shared = Shared {
+            msgs: tokio::sync::mpsc::unbounded_channel().0,
+            outbox: Outbox::default(),
+            cancel: Arc::default(),
+            question: Arc::default(),
+        };
+        let (first, mut first_answer) = shared.question().open();
+        drop(Withdrawal(&shared, first));
+        let (second, mut second_answer) = shared.question().open();
+        shared.answer(first, Approval::Project);
+        drop(Withdrawal(&shared, first));
+        assert!(first_answer.try_recv().is_err());
+        assert!(second_answer.try_recv().is_err(), "the answer was for the first");
+        shared.answer(second, Approval::Once);
+        assert!(matches!(second_answer.try_recv(), Ok(Approval::Once)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{App, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE};
+use super::{App, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE, Taken};
 use crate::commands::COMMANDS;
 use crate::editor::Step;
 use crate::files::fitting;
@@ -15,6 +15,7 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
+        self.hint = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && key.code == KeyCode::Char('c') {
             return self.interrupt(effects);
@@ -87,9 +88,11 @@ impl App {
                     return;
                 }
                 match approving.key(key, self.now) {
-                    Some(answer) => effects.push(Effect::Answer(answer)),
-                    None => self.overlay = Some(Overlay::Approval(approving)),
+                    Taken::Answer(answer) => return effects.push(Effect::Answer(approving.number, answer)),
+                    Taken::Moved => {}
+                    Taken::Typing(letter) => self.draft_key(letter, key, effects),
                 }
+                self.overlay = Some(Overlay::Approval(approving));
             }
             Overlay::Picker(mut picker) => {
                 if key.code == KeyCode::Esc {
@@ -101,6 +104,29 @@ impl App {
                 }
             }
         }
+    }
+
+    /// A key of somebody who goes on writing while a question is open. It changes the text and does nothing else: what
+    /// would send it only ends the line.
+    fn draft_key(&mut self, letter: Option<char>, key: KeyEvent, effects: &mut Vec<Effect>) {
+        if let Some(letter) = letter {
+            self.editor.insert(letter.encode_utf8(&mut [0; 4]));
+        }
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Enter if self.editor.is_empty() => {}
+            KeyCode::Enter => self.editor.insert("\n"),
+            KeyCode::Char(c) if is_control && !"abefhjkuwy".contains(c) => {}
+            KeyCode::Char(_)
+            | KeyCode::Left
+            | KeyCode::Right
+            | KeyCode::Home
+            | KeyCode::End
+            | KeyCode::Backspace
+            | KeyCode::Delete => self.input_key(key, effects),
+            _ => {}
+        }
+        self.completion = None;
     }
 
     fn chosen(&mut self, choosing: Choosing, effects: &mut Vec<Effect>) {
@@ -118,8 +144,12 @@ impl App {
         match &mut self.overlay {
             Some(Overlay::Approval(approving)) => {
                 if let Some(word) = &mut approving.word {
-                    word.paste(text);
+                    return word.paste(text);
                 }
+                if let Some(letter) = approving.typed(self.now) {
+                    self.editor.insert(letter.encode_utf8(&mut [0; 4]));
+                }
+                self.editor.paste(text);
             }
             Some(Overlay::Picker(_)) => {}
             None => {
@@ -210,7 +240,7 @@ impl App {
         }
         let at = self.browsing.as_ref().map_or(self.earlier.len(), |(at, _)| *at);
         let Some(at) = at.checked_sub(1) else { return };
-        let earlier = crate::editor::Editor::with(&self.earlier[at]);
+        let earlier = self.editor.successor(&self.earlier[at]);
         let before = std::mem::replace(&mut self.editor, earlier);
         let before = self.browsing.take().map_or(before, |(_, before)| before);
         self.browsing = Some((at, before));
@@ -227,10 +257,10 @@ impl App {
         let Some((at, before)) = self.browsing.take() else { return };
         match self.earlier.get(at + 1) {
             Some(text) => {
-                self.editor = crate::editor::Editor::with(text);
+                self.editor = self.editor.successor(text);
                 self.browsing = Some((at + 1, before));
             }
-            None => self.editor = before,
+            None => self.editor = before.replacing(&self.editor),
         }
     }
 

@@ -43,10 +43,12 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    /// Sessions that their users spoke to, those of `workspace` first, the newest first.
+    /// Sessions that their users spoke to, those of `workspace` first, the newest first. `own` is the end of the id of the
+    /// one that is open here.
     pub(crate) fn of_sessions(
         all: &[SessionSummary],
         workspace: &Path,
+        own: Option<&str>,
         now: Option<jiff::Timestamp>,
     ) -> Self {
         let is_here =
@@ -54,7 +56,7 @@ impl Picker {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             all.iter().filter(|session| session.has_prompt && !session.is_child).partition(is_here);
         let row = |session: &SessionSummary, is_here: bool| {
-            (session_words(session, is_here, now), Choosing::Session(session.dir.clone()))
+            (session_words(session, is_here, own, now), Choosing::Session(session.dir.clone()))
         };
         let mut rows: Vec<_> = here.into_iter().map(|session| row(session, true)).collect();
         rows.extend(elsewhere.into_iter().map(|session| row(session, false)));
@@ -113,7 +115,12 @@ impl Picker {
     }
 }
 
-fn session_words(session: &SessionSummary, is_here: bool, now: Option<jiff::Timestamp>) -> String {
+fn session_words(
+    session: &SessionSummary,
+    is_here: bool,
+    own: Option<&str>,
+    now: Option<jiff::Timestamp>,
+) -> String {
     let id = session.id.as_str();
     let id = &id[id.len().saturating_sub(8)..];
     let age = match (session.last, now) {
@@ -125,6 +132,7 @@ fn session_words(session: &SessionSummary, is_here: bool, now: Option<jiff::Time
         total => format!("{}/{total}", session.plan_completed),
     };
     let state = match session {
+        _ if own == Some(id) => " (this one)",
         _ if session.is_running => " (open elsewhere)",
         _ if session.is_interrupted => " (interrupted)",
         _ => "",

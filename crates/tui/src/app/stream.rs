@@ -18,22 +18,24 @@ impl App {
         match told {
             Told::Event(event) => self.event(event, effects),
             Told::Opened(opened) => self.opened(*opened),
-            Told::Ask(request) => {
-                self.overlay = Some(Overlay::Approval(Box::new(Approving::new(request, self.now))));
+            Told::Ask(number, request) => {
+                let approving = Approving::new(number, request, self.now, !self.editor.is_blank());
+                self.overlay = Some(Overlay::Approval(Box::new(approving)));
                 self.completion = None;
                 effects.push(Effect::Bell);
             }
-            Told::Withdrawn => {
-                if self.asks() {
-                    self.overlay = None;
-                }
-            }
+            Told::Withdrawn(number) => self.withdrawn(number),
             Told::Idle { jobs, done } => self.idle(jobs, done, effects),
             Told::Say(part, pieces) => pieces.into_iter().for_each(|piece| self.piece(part, piece, effects)),
             Told::Sessions(sessions) => {
                 self.work = None;
                 self.offer(
-                    Picker::of_sessions(&sessions, &self.session.workspace, self.today),
+                    Picker::of_sessions(
+                        &sessions,
+                        &self.session.workspace,
+                        self.session.id.as_deref(),
+                        self.today,
+                    ),
                     "there is no session yet",
                 );
             }
@@ -49,6 +51,18 @@ impl App {
                 }
                 self.give_back(&texts);
             }
+        }
+    }
+
+    /// Closes a question that nobody waits for. What was being written to the model about it goes on as a draft.
+    fn withdrawn(&mut self, number: u64) {
+        match self.overlay.take() {
+            Some(Overlay::Approval(approving)) if approving.number == number => {
+                if let Some(mut word) = approving.word {
+                    self.editor.paste(&word.take());
+                }
+            }
+            other => self.overlay = other,
         }
     }
 
@@ -87,6 +101,7 @@ impl App {
     fn event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::TurnStarted => {
+                self.hint = None;
                 self.is_interrupted = false;
                 self.work().phase = Phase::Working;
             }
@@ -196,6 +211,7 @@ impl App {
     }
 
     fn ended(&mut self, report: &TurnReport, effects: &mut Vec<Effect>) {
+        self.hint = None;
         let took = self.work.as_ref().map_or(Duration::ZERO, |work| self.now.saturating_sub(work.since));
         let rest = std::mem::take(&mut self.stream);
         self.has_partial = false;

@@ -292,27 +292,80 @@ fn a_call_is_a_line_and_opens_to_all_of_it() {
 #[test]
 fn a_question_takes_no_key_that_was_not_meant_for_it() {
     let mut desk = Desk::working(80, 24);
-    desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"])));
+    desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"])));
     desk.effects.clear();
     desk.write("y");
     assert_eq!(desk.asked(), Vec::<String>::new(), "typed before it could be read");
-    desk.wait(400).write("y");
-    assert_eq!(desk.asked(), ["Answer(Once)"]);
+    desk.wait(500).write("y");
+    assert_eq!(desk.asked(), Vec::<String>::new(), "the pause begins anew with each key");
+    desk.wait(700).write("y");
+    assert_eq!(desk.asked(), ["Answer(7, Once)"]);
     assert!(!desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "yy", "what was typed is not lost");
+}
+
+/// Whoever is in the middle of a sentence grants nothing by its letters, its pauses and its end.
+#[test]
+fn typing_answers_no_question() {
+    let asked = |desk: &mut Desk| {
+        desk.tell(Told::Ask(7, request("bash", "rm -rf docs", None, &["rm *"])));
+        desk.effects.clear();
+    };
+    let mut desk = Desk::working(80, 24);
+    desk.write("please sto");
+    asked(&mut desk);
+    for c in "p, yes no, stop\u{8}".chars() {
+        let code = if c == '\u{8}' { KeyCode::Backspace } else { KeyCode::Char(c) };
+        desk.wait(180).key(code);
+    }
+    desk.wait(180).key(KeyCode::Enter).write("y").wait(1_000).key(KeyCode::Enter);
+    assert_eq!(desk.asked(), Vec::<String>::new(), "an Enter behind a sentence is no answer");
+    assert!(desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "please stop, yes no, sto\ny\n");
+
+    let mut paused = Desk::working(80, 24);
+    asked(&mut paused);
+    paused.wait(700).write("please");
+    assert_eq!(paused.app.editor.whole(), "please", "the letter that chose belongs to the word");
+    paused.wait(700).key(KeyCode::Enter).send(Msg::Paste("yes\nyes".to_owned())).write("y");
+    assert_eq!(paused.asked(), Vec::<String>::new());
+    assert_eq!(paused.app.editor.whole(), "please\nyes\nyesy");
+    paused.wait(700).key(KeyCode::Down).key(KeyCode::Enter);
+    assert_eq!(paused.asked(), ["Answer(7, Once)"]);
+
+    let mut waiting = Desk::working(80, 24);
+    waiting.write("half a sentence").wait(5_000);
+    asked(&mut waiting);
+    waiting.wait(700).key(KeyCode::Enter);
+    assert_eq!(waiting.asked(), Vec::<String>::new(), "Enter was for the sentence");
+    waiting.wait(700).write("y");
+    assert_eq!(waiting.asked(), ["Answer(7, Once)"]);
+}
+
+/// A question that goes takes nothing away that was written about it, and that of another question is no matter of it.
+#[test]
+fn a_withdrawn_question_leaves_its_word() {
+    let mut desk = Desk::working(80, 24);
+    desk.tell(Told::Ask(8, request("bash", "cargo test", None, &[]))).wait(700).write("nnot now");
+    desk.tell(Told::Withdrawn(7));
+    assert!(desk.app.asks());
+    desk.tell(Told::Withdrawn(8));
+    assert!(!desk.app.asks());
+    assert_eq!(desk.app.editor.whole(), "not now");
 }
 
 #[test]
 fn every_answer_can_be_given_by_key_and_by_choice() {
     let answers: [(&[KeyCode], &str); 5] = [
-        (&[KeyCode::Char('s')], "Answer(Session)"),
-        (&[KeyCode::Char('P')], "Answer(Project)"),
-        (&[KeyCode::Down, KeyCode::Enter], "Answer(Session)"),
-        (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(No { word: "x" })"#),
+        (&[KeyCode::Char('s'), KeyCode::Enter], "Answer(7, Session)"),
+        (&[KeyCode::Char('P'), KeyCode::Enter], "Answer(7, Project)"),
+        (&[KeyCode::Down, KeyCode::Enter], "Answer(7, Session)"),
+        (&[KeyCode::Char('n'), KeyCode::Char('x'), KeyCode::Enter], r#"Answer(7, No { word: "x" })"#),
         (&[KeyCode::Esc], "Cancel"),
     ];
     for (keys, expected) in answers {
         let mut desk = Desk::working(80, 24);
-        desk.tell(Told::Ask(request("bash", "cargo test", None, &["cargo test *"]))).wait(400);
+        desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"]))).wait(700);
         desk.effects.clear();
         keys.iter().for_each(|code| {
             desk.key(*code);
@@ -320,7 +373,7 @@ fn every_answer_can_be_given_by_key_and_by_choice() {
         assert_eq!(desk.asked(), [expected]);
     }
     let mut once_only = Desk::working(80, 24);
-    once_only.tell(Told::Ask(request("bash", "rm -r x", None, &[]))).wait(400);
+    once_only.tell(Told::Ask(7, request("bash", "rm -r x", None, &[]))).wait(700);
     once_only.effects.clear();
     once_only.write("s");
     assert_eq!(once_only.asked(), Vec::<String>::new(), "no lasting permission can be given for it");
@@ -352,7 +405,39 @@ fn commands_need_an_idle_session_and_say_so() {
     desk.write("/compact keep it").key(KeyCode::Enter);
     assert_eq!(desk.asked(), [r#"Do(Compact(Some("keep it")))"#]);
     desk.tell(idle(2)).write("/nope").key(KeyCode::Enter);
-    assert_eq!(desk.app.editor.whole(), "/nope", "what was typed stays");
+    assert_eq!(desk.app.hint(), Some("/nope is no command; /help lists them, Up brings it back"));
+    desk.effects.clear();
+    desk.write("/cost").key(KeyCode::Enter);
+    assert!(desk.printed().contains("tokens in"), "the next command is not glued to it");
+    desk.key(KeyCode::Up).key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), "/nope", "what was typed is not lost");
+}
+
+/// Nobody is left with an interface that carries nothing out.
+#[test]
+fn the_end_of_the_session_thread_is_said_before_the_way_out() {
+    let mut desk = Desk::working(80, 24);
+    desk.event(Event::TextDelta("```rust\nfn x() {}\n```\n\nMore\n\n".to_owned()));
+    desk.effects.clear();
+    desk.send(Msg::Gone);
+    assert!(matches!(desk.effects.last(), Some(Effect::Quit(1))), "{:?}", desk.effects);
+    let printed = desk.printed();
+    assert!(printed.contains("fn x() {}") && printed.contains("the session's thread ended"), "{printed}");
+}
+
+/// A hint is for what was done last: whatever comes next ends it.
+#[test]
+fn a_hint_goes_with_the_next_key_and_the_next_turn() {
+    let hinted = || {
+        let mut desk = Desk::new(80, 24);
+        desk.write("/nope").key(KeyCode::Enter);
+        assert!(desk.app.hint().is_some());
+        desk
+    };
+    assert_eq!(hinted().write("x").app.hint(), None);
+    assert_eq!(hinted().event(Event::TurnStarted).app.hint(), None);
+    assert_eq!(hinted().event(report(StopReason::EndTurn, plan(0, 0), None)).app.hint(), None);
+    assert_eq!(hinted().wait(5_000).app.hint(), None);
 }
 
 #[test]

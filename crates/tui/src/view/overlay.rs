@@ -76,7 +76,7 @@ fn answers(approving: &Approving, columns: usize) -> Vec<Line<'static>> {
     let patterns = patterns.join(", ");
     let row = |(place, choice): (usize, &Choice)| {
         let (key, words) = choice.words();
-        let is_chosen = place == approving.chosen;
+        let is_chosen = Some(place) == approving.chosen;
         let style = if is_chosen { SELECTED } else { PLAIN };
         let sign = if is_chosen { "▸" } else { " " };
         let about = match choice {
@@ -102,7 +102,7 @@ fn short_answers(approving: &Approving, columns: usize) -> Line<'static> {
             Choice::Project => "p project",
             Choice::No => "n no",
         };
-        let is_chosen = place == approving.chosen;
+        let is_chosen = Some(place) == approving.chosen;
         let style = if is_chosen { SELECTED } else { PLAIN };
         let sign = if is_chosen { "▸" } else { " " };
         spans.push(Span::styled(format!("{sign}{word} "), style));

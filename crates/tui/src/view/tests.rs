@@ -139,7 +139,7 @@ fn a_question_about_an_edit() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
         desk.event(Event::Plan { view: plan(1, 4), changes: Vec::new() });
-        desk.tell(Told::Ask(request("edit", "src/parser\u{1b}[31m.rs", Some(&diff), &["src/*"])));
+        desk.tell(Told::Ask(7, request("edit", "src/parser\u{1b}[31m.rs", Some(&diff), &["src/*"])));
         desk.wait(1_000).key(KeyCode::Down).key(KeyCode::PageDown);
         desk
     }));
@@ -149,21 +149,34 @@ fn a_question_about_an_edit() {
 fn a_question_about_a_command() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
-        desk.tell(Told::Ask(request(
-            "bash",
-            "cargo test\necho 'and more' && rm -r target",
-            None,
-            &["cargo test *", "echo *"],
-        )));
+        desk.tell(Told::Ask(
+            7,
+            request("bash", "cargo test\necho 'and more' && rm -r target", None, &["cargo test *", "echo *"]),
+        ));
         desk
     }));
+}
+
+/// Who types is told so, and who grants something that lasts is told what Enter does.
+#[test]
+fn a_question_says_what_it_takes_for_an_answer() {
+    let last = |desk: &Desk| picture(&view(&desk.app)).lines().last().unwrap_or_default().to_owned();
+    let mut desk = Desk::working(80, 24);
+    desk.tell(Told::Ask(7, request("bash", "cargo test", None, &["cargo test *"])));
+    assert_eq!(last(&desk), "|waiting for your answer · Esc cancels the turn");
+    desk.write("x");
+    assert_eq!(last(&desk), "|you are typing, it goes into your input; pause, then answer");
+    desk.wait(700);
+    assert_eq!(last(&desk), "|y s p n answer; what you wrote stays in your input · Esc cancels the turn");
+    desk.write("p");
+    assert_eq!(last(&desk), "|Enter confirms: yes, and the like in this project");
 }
 
 #[test]
 fn a_no_with_a_word() {
     insta::assert_snapshot!(pictures(|columns, rows| {
         let mut desk = Desk::working(columns, rows);
-        desk.tell(Told::Ask(request("bash", "rm -r target", None, &[]))).wait(1_000);
+        desk.tell(Told::Ask(7, request("bash", "rm -r target", None, &[]))).wait(1_000);
         desk.write("n").write("use cargo clean");
         desk
     }));
@@ -196,7 +209,9 @@ fn sessions_to_choose_from() {
             session(2, "/work", "mend the parser 日本語", 1),
             session(3, "/work", "add a changelog", 0),
             session(9, "/work", "a stub", 0),
+            SessionSummary { is_running: true, ..session(4, "/work", "where I am", 0) },
         ];
+        desk.app.session.id = Some("00000004".to_owned());
         desk.tell(Told::Sessions(sessions)).key(KeyCode::Down);
         desk
     }));
@@ -272,9 +287,9 @@ fn any_size_will_do() {
                 }
             };
             check(&desk);
-            desk.tell(Told::Ask(request("edit", "a.rs", Some("-a\n+b\n"), &["*"])));
+            desk.tell(Told::Ask(7, request("edit", "a.rs", Some("-a\n+b\n"), &["*"])));
             check(&desk);
-            desk.tell(Told::Withdrawn).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
+            desk.tell(Told::Withdrawn(7)).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
             check(&desk);
         }
     }
