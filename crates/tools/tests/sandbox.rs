@@ -173,7 +173,9 @@ const CASES: &[(&str, Case)] = cases![
         other_processes_are_out_of_reach,
         shared_memory_of_others_is_not_met,
         protected_places_stay_as_they_are,
-        a_worktree_opens_only_its_own_repository;
+        a_worktree_opens_only_its_own_repository,
+        git_is_led_to_no_other_repository,
+        what_a_pattern_names_is_kept_or_said;
     work:
         what_holds_is_reported,
         builds_and_tests_find_what_they_need,

@@ -14,11 +14,19 @@ pub(super) struct Git {
     pub(super) directories: Vec<PathBuf>,
     /// What in them, there or not, makes programs run: hooks, configuration, and what would lead to others.
     pub(super) protected: Vec<PathBuf>,
+    /// Why that is not all: too much to look at, or a link where git keeps directories.
+    pub(super) unseen: Option<String>,
 }
 
-/// The most submodules that are looked for, and how deep.
-const MODULES: usize = 200;
+/// The most submodules and linked worktrees that are looked for, and how deep.
+const MOST_PARTS: usize = 200;
 const DEPTH: usize = 6;
+
+/// What in any repository makes programs run, or leads git to another one. (`gitdir` is of a linked worktree.)
+const OF_REPOSITORIES: [&str; 6] = ["hooks", "config", "config.worktree", "info", "commondir", "gitdir"];
+
+/// The same of a linked worktree, which has its hooks and its configuration from the repository.
+const OF_WORKTREES: [&str; 3] = ["config.worktree", "commondir", "gitdir"];
 
 /// Looks at the nearest `.git` upwards.
 pub(super) fn of(workspace: &Path) -> Git {
@@ -75,34 +83,66 @@ fn is_ours(path: &Path) -> bool {
 }
 
 fn of_directories(directories: Vec<PathBuf>) -> Git {
-    let mut protected = Vec::new();
+    let mut parts = Parts::default();
     for directory in &directories {
-        let names = ["hooks", "config", "config.worktree", "info"];
-        protected.extend(names.map(|name| directory.join(name)));
-        // A worktree's own directory has one, the others must not.
-        protected.push(directory.join("commondir"));
-        let mut modules = Vec::new();
-        find_modules(&directory.join("modules"), DEPTH, &mut modules);
-        for module in modules {
-            protected.extend(["hooks", "config", "commondir"].map(|name| module.join(name)));
-        }
+        parts.add_repository(directory, DEPTH);
     }
-    Git { directories, protected }
+    Git { directories, protected: parts.protected, unseen: parts.unseen }
 }
 
-/// The directories of submodules: those below `modules` that have a `HEAD`.
-fn find_modules(below: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let Ok(names) = fs::read_dir(below) else { return };
-    for entry in names.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        if found.len() >= MODULES {
-            return;
+/// What is found while looking through repositories.
+#[derive(Default)]
+struct Parts {
+    seen: usize,
+    protected: Vec<PathBuf>,
+    unseen: Option<String>,
+}
+
+impl Parts {
+    fn add_repository(&mut self, directory: &Path, depth: usize) {
+        self.protected.extend(OF_REPOSITORIES.map(|name| directory.join(name)));
+        self.add_modules(&directory.join("modules"), depth);
+        for worktree in self.folders_in(&directory.join("worktrees")) {
+            self.protected.extend(OF_WORKTREES.map(|name| worktree.join(name)));
+            self.add_modules(&worktree.join("modules"), depth);
         }
-        let path = entry.path();
-        if path.join("HEAD").is_file() {
-            find_modules(&path.join("modules"), depth, found);
-            found.push(path);
-        } else if depth > 0 {
-            find_modules(&path, depth - 1, found);
+    }
+
+    /// The directories of submodules: those below `modules` that have a `HEAD`.
+    fn add_modules(&mut self, below: &Path, depth: usize) {
+        for path in self.folders_in(below) {
+            if depth == 0 {
+                self.leave(&path, "lies too deep");
+            } else if path.join("HEAD").symlink_metadata().is_ok() {
+                self.add_repository(&path, depth - 1);
+            } else {
+                self.add_modules(&path, depth - 1);
+            }
         }
+    }
+
+    fn folders_in(&mut self, folder: &Path) -> Vec<PathBuf> {
+        if folder.is_symlink() {
+            self.leave(folder, "is a link");
+            return Vec::new();
+        }
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut folders: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        if let Some(link) = folders.iter().find(|path| path.is_symlink()) {
+            self.leave(link, "is a link");
+        }
+        folders.retain(|path| !path.is_symlink());
+        self.seen += folders.len();
+        if self.seen > MOST_PARTS {
+            self.leave(folder, "holds too many directories");
+            folders.clear();
+        }
+        folders
+    }
+
+    fn leave(&mut self, path: &Path, why: &str) {
+        let said = format!("{} {why}, so what git finds there is not protected", path.display());
+        self.unseen.get_or_insert(said);
     }
 }

@@ -68,6 +68,7 @@ impl Held {
 fn report(way: Way, layout: &Layout) -> SandboxReport {
     let (landlock, seccomp) = (sys::landlock_version(), sys::has_seccomp_filters());
     let protected = match (layout.protects(), way) {
+        _ if layout.is_partly_open => Protection::Open,
         (false, _) => Protection::Nothing,
         (true, Way::Namespaces | Way::Bubblewrap) => Protection::Held,
         // What is not there yet is moved away in any case, should it come.
@@ -93,7 +94,7 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
                 .to_owned(),
         );
     }
-    if protected == Protection::Open {
+    if way == Way::Plain && !layout.protected.is_empty() {
         let names: Vec<String> = layout.protected.iter().take(3).map(ToString::to_string).collect();
         lacking.push(format!("protected paths are not held: {}, …", names.join(", ")));
     }

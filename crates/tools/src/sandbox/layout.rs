@@ -28,6 +28,8 @@ pub(crate) struct Layout {
     pub(crate) pinned: Vec<FilePath>,
     /// What in those must not come to be.
     pub(crate) absent: Vec<FilePath>,
+    /// Whether something is to be protected that is in neither: a link, or more than can be named.
+    pub(crate) is_partly_open: bool,
     /// What was asked for and cannot be done: a sentence each.
     pub(crate) notes: Vec<String>,
 }
@@ -42,6 +44,9 @@ const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 const MOST_NAMED: usize = 200;
 const MOST_LOOKED_AT: usize = 100_000;
 
+/// Where there is much that nobody wrote: left out if there is too much else.
+const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
+
 impl Layout {
     /// The places that a sandbox means now.
     pub(crate) fn of(sandbox: &Sandbox, tmp: PathBuf) -> Self {
@@ -49,6 +54,7 @@ impl Layout {
         let mut writable = vec![tmp.clone()];
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
+        let mut open = Vec::new();
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             writable.extend(git.directories);
@@ -68,12 +74,13 @@ impl Layout {
                 }
             }
             forbidden.extend(git.protected);
+            open.extend(git.unseen);
             forbidden.push(sandbox.workspace.join(".mainstay"));
-            forbidden.extend(named(sandbox, &mut notes));
+            forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout::sorted(sandbox.mode, tmp, writable, forbidden, notes)
+        Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
     }
 
     fn sorted(
@@ -81,6 +88,7 @@ impl Layout {
         tmp: PathBuf,
         mut writable: Vec<PathBuf>,
         mut forbidden: Vec<PathBuf>,
+        mut open: Vec<String>,
         mut notes: Vec<String>,
     ) -> Self {
         writable.sort();
@@ -91,11 +99,9 @@ impl Layout {
         let (mut protected, mut absent, mut pinned) = (Vec::new(), Vec::new(), Vec::new());
         for path in forbidden {
             match path.symlink_metadata() {
-                Ok(kind) if kind.is_symlink() => {
-                    notes.push(format!(
-                        "{} is protected but is a link, which can be replaced",
-                        path.display()
-                    ));
+                Ok(kind) if kind.is_symlink() || has_link_on_the_way(&path) => {
+                    let said = "is to be protected but is, or lies behind, a link, which can be replaced";
+                    open.push(format!("{} {said}", path.display()));
                 }
                 Ok(_) => protected.push(path),
                 Err(_) => absent.push(path),
@@ -109,6 +115,8 @@ impl Layout {
         pinned.retain(|path| !writable.contains(path) && !protected.contains(path));
         pinned.sort();
         pinned.dedup();
+        let is_partly_open = !open.is_empty();
+        notes.append(&mut open);
         let all = |paths: Vec<PathBuf>| paths.into_iter().map(FilePath).collect();
         Layout {
             mode,
@@ -117,6 +125,7 @@ impl Layout {
             protected: all(protected),
             pinned: all(pinned),
             absent: all(absent),
+            is_partly_open,
             notes,
         }
     }
@@ -138,12 +147,16 @@ impl Layout {
     }
 }
 
+fn has_link_on_the_way(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| resolved(folder) != folder)
+}
+
 fn is_never_writable(path: &Path) -> bool {
     path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
 }
 
 /// What the user's patterns name: a directory for `directory/**`, what is there for other patterns.
-fn named(sandbox: &Sandbox, notes: &mut Vec<String>) -> Vec<PathBuf> {
+fn named(sandbox: &Sandbox, open: &mut Vec<String>, notes: &mut Vec<String>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut globs = globset::GlobSetBuilder::new();
     let mut has_globs = false;
@@ -159,21 +172,42 @@ fn named(sandbox: &Sandbox, notes: &mut Vec<String>) -> Vec<PathBuf> {
         }
     }
     if let (true, Ok(globs)) = (has_globs, globs.build()) {
-        let walk = ignore::WalkBuilder::new(&sandbox.workspace).hidden(false).build();
-        let mut looked_at = 0;
-        for entry in walk.flatten() {
-            looked_at += 1;
-            let seen = entry.path().strip_prefix(&sandbox.workspace).unwrap_or(entry.path());
-            if globs.is_match(seen) {
-                found.push(entry.path().to_owned());
-            }
-            if found.len() > MOST_NAMED || looked_at > MOST_LOOKED_AT {
-                notes.push("`protected` names more places than can be kept from commands".to_owned());
-                break;
-            }
+        let matched = matching(&sandbox.workspace, &globs, &[]).or_else(|| {
+            notes.push(
+                "`protected` is not looked for in node_modules and target: they are too large".to_owned(),
+            );
+            matching(&sandbox.workspace, &globs, &OF_BUILDS)
+        });
+        if matched.as_ref().is_none_or(|matched| matched.len() > MOST_NAMED) {
+            open.push("`protected` names more places than can be kept from commands".to_owned());
         }
+        found.extend(matched.into_iter().flatten().take(MOST_NAMED));
     }
     found
+}
+
+/// What patterns match in a workspace, ignored files too; none if there is too much to look at.
+fn matching(
+    workspace: &Path,
+    globs: &globset::GlobSet,
+    skipped: &'static [&'static str],
+) -> Option<Vec<PathBuf>> {
+    let mut walk = ignore::WalkBuilder::new(workspace);
+    walk.standard_filters(false).filter_entry(move |entry| {
+        let is_objects = entry.path().ends_with(".git/objects");
+        !is_objects && !skipped.iter().any(|name| entry.file_name() == *name)
+    });
+    let mut found = Vec::new();
+    for (looked_at, entry) in walk.build().flatten().enumerate() {
+        if looked_at > MOST_LOOKED_AT {
+            return None;
+        }
+        let seen = entry.path().strip_prefix(workspace).unwrap_or(entry.path());
+        if globs.is_match(seen) {
+            found.push(entry.into_path());
+        }
+    }
+    Some(found)
 }
 
 /// A path without `.` and `..`, with the links of what is there of it resolved.

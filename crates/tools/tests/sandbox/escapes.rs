@@ -1,6 +1,7 @@
 //! What commands try to get out. Each thing that is tried on files works where there is no sandbox, which is tried too.
 
 use std::fs;
+use std::path::Path;
 
 use mainstay_tools::sandbox::{Protection, Sandbox, SandboxMode, Way};
 use mainstay_tools::{Bash, Supervisor};
@@ -275,4 +276,146 @@ pub(crate) async fn a_worktree_opens_only_its_own_repository(way: Way) {
     let before = liar.outside_now();
     let said = text(liar.place.run(&format!("echo x > {}/new", liar.outside.display())).await);
     assert_eq!(liar.outside_now(), before, "{said}");
+}
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let mut command = std::process::Command::new("git");
+    command.arg("-C").arg(directory).args(["-c", "user.name=a", "-c", "user.email=a@b.c"]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// What in a repository says where another part of it is: of linked worktrees and of submodules.
+pub(crate) async fn git_is_led_to_no_other_repository(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q"]);
+        git(root, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        git(root, &["worktree", "add", "-q", root.with_file_name("linked").to_str().unwrap()]);
+        git(root, &["init", "-q", "--template=", "--bare", ".git/modules/deep/module"]);
+        fs::create_dir_all(root.join(".git/modules/deep/module/info")).unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    assert_eq!(bench.report().await.protected, Protection::Held);
+    let guarded = [".git/worktrees/linked", ".git/modules/deep/module"];
+    let now = || {
+        let files = guarded.map(|name| tree(&bench.place.root.join(name)));
+        files.map(|files| {
+            let is_put_aside = |path: &Path| path.to_string_lossy().contains(".refused-");
+            let kept = files.into_iter().filter(|(path, _)| path.is_file() && !is_put_aside(path));
+            kept.collect::<Vec<_>>()
+        })
+    };
+    let before = now();
+    for attack in [
+        "echo ../../../evil > .git/worktrees/linked/commondir",
+        "echo x > c; mv c .git/worktrees/linked/commondir",
+        "rm -f .git/worktrees/linked/commondir",
+        "echo /x > .git/worktrees/linked/gitdir",
+        "echo '[core]' > .git/worktrees/linked/config.worktree",
+        "mv .git/worktrees .git/w; mkdir -p .git/worktrees/linked",
+        "mv .git/worktrees/linked .git/worktrees/l",
+        "echo x > .git/modules/deep/module/commondir",
+        "echo '[core]' > .git/modules/deep/module/config.worktree",
+        "echo '* filter=x' > .git/modules/deep/module/info/attributes",
+        "mv .git/modules/deep/module .git/modules/deep/m",
+    ] {
+        let said = bench.run(attack).await;
+        assert_eq!(now(), before, "{attack}\n{said}");
+    }
+}
+
+/// A submodule's repository may be written, but not on its word alone.
+pub(crate) async fn a_submodule_opens_only_its_own_repository(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let of = |gitdir: &'static str| {
+        Bench::with(move |root| {
+            let around = root.parent().unwrap();
+            git(around, &["init", "-q"]);
+            for name in ["workspace", "other"] {
+                git(around, &["init", "-q", "--template=", "--bare", &format!(".git/modules/{name}")]);
+                let directory = around.join(".git/modules").join(name);
+                git(&directory, &["config", "core.bare", "false"]);
+                git(&directory, &["config", "core.worktree", &format!("../../../{name}")]);
+            }
+            fs::write(root.join(".git"), format!("gitdir: {gitdir}\n")).unwrap();
+            Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+        })
+    };
+    let own = of("../.git/modules/workspace");
+    let commit = "git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m first";
+    assert_eq!(own.run(commit).await, "exit code 0, no output");
+    for liar in ["../.git/modules", "../.git/modules/other"].map(of) {
+        let modules = liar.top().join(".git/modules");
+        let before = tree(&modules);
+        let said = liar.run("echo x > $TOP/.git/modules/new; echo x > $TOP/.git/modules/other/new").await;
+        assert_eq!(tree(&modules), before, "{said}");
+    }
+}
+
+/// A program's socket in a directory that the user lets commands write.
+pub(crate) async fn sockets_of_others_are_hidden_where_commands_may_write(way: Way) {
+    let bench = Bench::with(|root| {
+        let writable = vec![root.parent().unwrap().to_owned()];
+        Sandbox { ways: vec![way], writable, ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    for attack in [
+        "$ATTACK socket $SOCKET",
+        "ln $SOCKET other && $ATTACK socket other",
+        "mv $SOCKET other && $ATTACK socket other",
+        "mv $TOP/outside $TOP/o; $ATTACK socket $SOCKET",
+    ] {
+        let said = bench.run(attack).await;
+        assert!(!said.contains("GOT IN"), "{attack}\n{said}");
+    }
+}
+
+/// A directory that may be written, and lies in another, is replaced by a link.
+pub(crate) async fn a_replaced_directory_opens_nothing(way: Way) {
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q"]);
+        fs::create_dir(root.join("inner")).unwrap();
+        let writable = vec![root.join("inner")];
+        Sandbox { ways: vec![way], writable, ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    let before = bench.outside_now();
+    for name in [".git", "inner"] {
+        bench.run(&format!("mv {name} moved-{name}; ln -s $OUT {name}")).await;
+        let said = bench.run(&format!("echo x > {name}/new; echo x > $OUT/new")).await;
+        assert_eq!(bench.outside_now(), before, "{name}\n{said}");
+    }
+}
+
+/// A pattern covers ignored files; what cannot be kept does not count as kept.
+pub(crate) async fn what_a_pattern_names_is_kept_or_said(way: Way) {
+    let of = |protected: &'static str| {
+        Bench::with(move |root| {
+            git(root, &["init", "-q"]);
+            fs::write(root.join(".gitignore"), "secret\nmany\n").unwrap();
+            fs::create_dir_all(root.join("deep/many")).unwrap();
+            fs::write(root.join("deep/secret"), "kept").unwrap();
+            (0..300).for_each(|number| fs::write(root.join(format!("deep/many/{number}.x")), "").unwrap());
+            std::os::unix::fs::symlink("deep/secret", root.join("link")).unwrap();
+            let protected = vec![protected.to_owned()];
+            Sandbox {
+                ways: vec![way],
+                protected,
+                ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned())
+            }
+        })
+    };
+    for unkept in ["link", "l*k", "**/*.x"] {
+        let report = of(unkept).report().await;
+        assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false), "{unkept}");
+    }
+    if way != Way::Plain {
+        let bench = of("**/secret");
+        assert_eq!(bench.report().await.protected, Protection::Held);
+        let said = bench.run("echo x > deep/secret; rm -f deep/secret").await;
+        assert_eq!(fs::read_to_string(bench.place.root.join("deep/secret")).unwrap(), "kept", "{said}");
+    }
 }
