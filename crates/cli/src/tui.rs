@@ -110,8 +110,31 @@ fn resolve(
     overrides: Overrides,
 ) -> Result<Settings, CliError> {
     settings_of(session, arguments.cwd.as_deref(), |directory| {
-        Settings::resolve(surroundings, directory, overrides)
+        let settings = Settings::resolve(surroundings, directory, overrides.clone());
+        settings.or_else(|error| match session {
+            Some(session) => with_own_model(surroundings, directory, overrides, session, error),
+            None => Err(error),
+        })
     })
+}
+
+/// Where no model is configured, the one that answered last in the session goes on, as it is set up now. Any other
+/// `error` stays as it is.
+fn with_own_model(
+    surroundings: &Surroundings,
+    directory: Option<&Path>,
+    overrides: Overrides,
+    session: &SessionSummary,
+    error: CliError,
+) -> Result<Settings, CliError> {
+    let logged = log::read(&session.dir).ok().and_then(|(state, _)| state.model);
+    match Settings::resolve_or(surroundings, directory, overrides.clone(), logged).map(|found| found.model) {
+        Ok(ModelConfig::Logged(choice)) => {
+            let model = choice.model.parse().map_err(CliError::configuration)?;
+            Settings::resolve(surroundings, directory, Overrides { model: Some(model), ..overrides })
+        }
+        Ok(ModelConfig::Script { .. } | ModelConfig::Served(_)) | Err(_) => Err(error),
+    }
 }
 
 /// This program as the interface sees it.

@@ -488,3 +488,24 @@ fn a_session_that_is_out_of_reach_for_a_while_stays_the_session() {
     let texts: Vec<&str> = prompts.iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["begin", "still there?"]);
 }
+
+/// What is said on leaving works: with no model configured, a session goes on with the one it was begun with.
+#[test]
+fn a_session_goes_on_with_its_own_model_where_none_is_configured() {
+    let machine = Machine::new(&json!([{"text": "First."}, {"text": "Second."}]));
+    fs::write(machine.root.join("config/mainstay/config.toml"), "").unwrap();
+    let model = format!("script:{}", machine.root.join("script.json").display());
+    let mut tty = machine.start(&["--model", &model]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.until("the end of the turn", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
+    let left = tty.sees("to go on: mainstay resume ");
+    let id = left.split("mainstay resume ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let mut again = machine.start(&["resume", id]);
+    again.until("the conversation", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    again.type_in("go on\r");
+    again.until("the answer", |screen| screen.matches("First.").count() > 1 || screen.contains("Second."));
+    assert_eq!(machine.of_kind("user_prompt").len(), 2);
+}

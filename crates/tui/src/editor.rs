@@ -65,6 +65,7 @@ pub(crate) enum Step {
 
 impl Editor {
     /// An editor with a text, the cursor at its end.
+    #[cfg(test)]
     pub(crate) fn with(text: &str) -> Self {
         let mut editor = Editor::default();
         editor.insert(text);
