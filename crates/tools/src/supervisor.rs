@@ -299,12 +299,13 @@ impl Supervisor {
             Way::Namespaces | Way::Plain => Command::new(&self.program),
             Way::Bubblewrap => match (sandbox::bubblewrap(layout), self.program.canonicalize()) {
                 // Within, `/proc/self/exe` would be `bwrap` itself.
-                (Some((bwrap, words)), Ok(program)) => {
+                (Ok((bwrap, words)), Ok(program)) => {
                     let mut command = Command::new(bwrap);
                     command.args(words).arg(program);
                     command
                 }
-                _ => return Ok(Err("bubblewrap is not installed".to_owned())),
+                (Err(why), _) => return Ok(Err(why)),
+                (_, Err(error)) => return Ok(Err(format!("{}: {error}", self.program.display()))),
             },
         };
         let (socket, child) = self.spawn(command, Some(layout))?;

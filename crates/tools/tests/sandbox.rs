@@ -175,6 +175,9 @@ const CASES: &[(&str, Case)] = cases![
         protected_places_stay_as_they_are,
         a_worktree_opens_only_its_own_repository,
         git_is_led_to_no_other_repository,
+        a_submodule_opens_only_its_own_repository,
+        sockets_of_others_are_hidden_where_commands_may_write,
+        a_replaced_directory_opens_nothing,
         what_a_pattern_names_is_kept_or_said;
     work:
         what_holds_is_reported,

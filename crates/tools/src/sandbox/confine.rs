@@ -67,8 +67,9 @@ impl Confinement {
         let mut ruleset = allow(ruleset.create()?, Path::new("/"), AccessFs::from_read(NEWEST))?;
         // Not what makes devices: root could make that of a disk.
         let write = AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
-        for root in &layout.writable {
-            ruleset = allow(ruleset, root.as_path(), write)?;
+        // Commands could put a link in the place of a root that lies in another, which allows it anyway.
+        for root in layout.outermost() {
+            ruleset = allow(ruleset, root, write)?;
         }
         let terminals = TERMINALS.into_iter().filter(|_| self.has_own_terminals);
         for device in DEVICES.into_iter().chain(terminals) {

@@ -37,6 +37,6 @@ impl Held {
     }
 }
 
-pub(crate) fn bubblewrap(_: &Layout) -> Option<(PathBuf, Vec<OsString>)> {
-    None
+pub(crate) fn bubblewrap(_: &Layout) -> Result<(PathBuf, Vec<OsString>), String> {
+    Err("bubblewrap is not for this system".to_owned())
 }

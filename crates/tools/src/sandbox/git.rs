@@ -49,8 +49,11 @@ pub(super) fn of(workspace: &Path) -> Git {
 /// The directories that a `.git` file names: that of the worktree and the common one, or that of the submodule.
 fn named_by(root: &Path, entry: &Path) -> Vec<PathBuf> {
     let Some(directory) = target(entry, root, "gitdir:") else { return Vec::new() };
-    let enclosing = root.ancestors().skip(1).map(|path| path.join(".git/modules"));
-    if enclosing.filter(|modules| is_ours(modules)).any(|modules| directory.starts_with(modules)) {
+    let mut enclosing = root.ancestors().skip(1).map(|path| path.join(".git/modules"));
+    let is_in =
+        |modules: PathBuf| is_ours(&modules) && directory != modules && directory.starts_with(&modules);
+    let is_module = directory.join("HEAD").symlink_metadata().is_ok_and(|head| head.is_file());
+    if is_module && work_tree(&directory).is_some_and(|named| named == root) && enclosing.any(is_in) {
         return vec![directory];
     }
     let names_back = target(&directory.join("gitdir"), &directory, "").is_some_and(|back| back == entry);
@@ -70,10 +73,36 @@ fn named_by(root: &Path, entry: &Path) -> Vec<PathBuf> {
 
 /// The path that a small file holds behind a word, resolved.
 fn target(file: &Path, from: &Path, word: &str) -> Option<PathBuf> {
-    let is_small = fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() < 8192);
-    let text = is_small.then(|| fs::read_to_string(file).ok()).flatten()?;
+    let text = small(file)?;
     let path = text.trim_end().strip_prefix(word)?.trim_start();
     from.join(path).canonicalize().ok()
+}
+
+/// The directory that a submodule's configuration says it is checked out in, resolved.
+fn work_tree(directory: &Path) -> Option<PathBuf> {
+    let of = |name: &str| core_worktree(&small(&directory.join(name))?);
+    let path = of("config.worktree").or_else(|| of("config"))?;
+    directory.join(path).canonicalize().ok()
+}
+
+/// The last `worktree` in a section `[core]`.
+fn core_worktree(configuration: &str) -> Option<String> {
+    let (mut is_core, mut found) = (false, None);
+    for line in configuration.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_core = line.to_lowercase().starts_with("[core]");
+        } else if let (true, Some((key, value))) = (is_core, line.split_once('='))
+            && key.trim().eq_ignore_ascii_case("worktree")
+        {
+            found = Some(value.trim().trim_matches('"').to_owned());
+        }
+    }
+    found
+}
+
+fn small(file: &Path) -> Option<String> {
+    let is_small = fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() < 64 << 10);
+    is_small.then(|| fs::read_to_string(file).ok()).flatten()
 }
 
 fn is_ours(path: &Path) -> bool {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::confine::Confinement;
@@ -104,11 +104,14 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
     SandboxReport { mode: layout.mode, way, landlock, seccomp, protected, lacking }
 }
 
-/// The words that start a program within `bwrap`; none where that, or the program's own file, cannot be found.
-pub(crate) fn bubblewrap(layout: &Layout) -> Option<(PathBuf, Vec<OsString>)> {
-    let path = std::env::var_os("PATH")?;
-    let bwrap =
-        std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|path| path.is_file())?;
+/// The words that start a program within `bwrap`.
+///
+/// # Errors
+///
+/// Why that cannot be.
+pub(crate) fn bubblewrap(layout: &Layout) -> Result<(PathBuf, Vec<OsString>), String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let bwrap = installed("bwrap", &path, layout).ok_or("bubblewrap is not installed")?;
     let words = ["--unshare-net", "--unshare-ipc", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let mut bind = |how: &str, from: &OsStr, to: &Path| {
@@ -123,7 +126,7 @@ pub(crate) fn bubblewrap(layout: &Layout) -> Option<(PathBuf, Vec<OsString>)> {
     for place in &layout.protected {
         bind("--ro-bind", place.as_path().as_os_str(), place.as_path());
     }
-    for socket in namespaces::of_others(layout) {
+    for socket in namespaces::of_others(layout).map_err(|error| error.to_string())? {
         bind("--ro-bind", OsStr::new("/dev/null"), &socket);
     }
     if layout.may_write(shared_memory) {
@@ -133,5 +136,46 @@ pub(crate) fn bubblewrap(layout: &Layout) -> Option<(PathBuf, Vec<OsString>)> {
         words.extend(["--tmpfs".into(), folder.into(), "--remount-ro".into(), folder.into()]);
     }
     words.push("--".into());
-    Some((bwrap, words))
+    Ok((bwrap, words))
+}
+
+/// A program in a list of directories; never one that depends on where this runs, or that commands could have made.
+fn installed(name: &str, directories: &OsStr, layout: &Layout) -> Option<PathBuf> {
+    let all = std::env::split_paths(directories).filter(|folder| folder.is_absolute());
+    let real = all.filter_map(|folder| folder.join(name).canonicalize().ok());
+    real.filter(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
+        .find(|path| !layout.writable.iter().any(|root| path.starts_with(root.as_path())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::sandbox::{Sandbox, SandboxMode};
+
+    #[test]
+    fn only_a_program_that_is_installed_is_taken() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let top_path = top.path().canonicalize()?;
+        for (folder, mode) in [("workspace", 0o755), ("plain", 0o644), ("bin", 0o755)] {
+            fs::create_dir(top_path.join(folder))?;
+            fs::write(top_path.join(folder).join("bwrap"), "")?;
+            fs::set_permissions(top_path.join(folder).join("bwrap"), PermissionsExt::from_mode(mode))?;
+        }
+        let sandbox = Sandbox::new(SandboxMode::WorkspaceWrite, top_path.join("workspace"));
+        let layout = Layout::of(&sandbox, top_path.join("tmp"));
+        let found = |list: &[&Path]| {
+            let list = std::env::join_paths(list).unwrap_or_default();
+            installed("bwrap", &list, &layout)
+        };
+        let [workspace, plain, bin] = ["workspace", "plain", "bin"].map(|name| top_path.join(name));
+        let depth = std::env::current_dir()?.components().count() - 1;
+        let relative = Path::new(&"../".repeat(depth)).join(bin.strip_prefix("/").unwrap_or(&bin));
+        assert!(relative.join("bwrap").is_file());
+        assert_eq!(found(&[&relative, Path::new(""), &workspace, &plain]), None);
+        assert_eq!(found(&[&relative, &workspace, &plain, &bin]), Some(bin.join("bwrap")));
+        Ok(())
+    }
 }

@@ -141,6 +141,14 @@ impl Layout {
         all.into_iter().find(|place| path.starts_with(place))
     }
 
+    /// What may be written and lies in nothing else that may: no command can replace these.
+    pub(crate) fn outermost(&self) -> impl Iterator<Item = &Path> {
+        let all = self.writable.iter().map(FilePath::as_path);
+        all.filter(|path| {
+            !path.ancestors().skip(1).any(|above| self.writable.iter().any(|root| root.as_path() == above))
+        })
+    }
+
     /// Whether anything inside of what may be written is kept from commands.
     pub(crate) fn protects(&self) -> bool {
         !self.protected.is_empty() || !self.absent.is_empty()
@@ -237,7 +245,7 @@ pub(crate) fn put_aside(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
 impl Layout {
     /// Moves what lies at a path, and not where a link on the way would lead.
     fn moved(&self, path: &Path) -> io::Result<PathBuf> {
-        let root = self.writable.iter().map(FilePath::as_path).rfind(|root| path.starts_with(root));
+        let root = self.outermost().find(|root| path.starts_with(root));
         let (Some(root), Some(name)) = (root, path.file_name()) else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -261,7 +269,7 @@ impl Layout {
 
 /// Removes a directory of commands with all that is in it, whatever they did to it.
 pub(crate) fn remove_all(folder: &Path) {
-    if fs::remove_dir_all(folder).is_err() {
+    if fs::remove_dir_all(folder).is_err() && !folder.is_symlink() {
         open_up(folder);
         // What is left then is not this user's, or is a mount.
         let _ = fs::remove_dir_all(folder);

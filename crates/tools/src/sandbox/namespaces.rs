@@ -18,15 +18,15 @@ use crate::sys::{change_mount, loopback_up, unshare};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 
-/// The most sockets of others that are hidden.
-const MOST_SOCKETS: usize = 500;
+/// The most sockets of others that can be hidden.
+const MOST_SOCKETS: usize = 2_000;
 
 /// Directories that hold little but sockets of programs of the user, also of such as come later.
 const OF_SOCKETS: [&str; 1] = ["/run/user"];
 
 /// Enters namespaces of its own and says whether terminals are its own too. After a failure the process is of no use.
 pub(super) fn enter(layout: &Layout) -> io::Result<bool> {
-    let sockets = of_others(layout);
+    let sockets = of_others(layout)?;
     make()?;
     loopback_up().map_err(|error| named("the loopback interface", error))?;
     mounts(layout, &sockets)
@@ -70,7 +70,7 @@ fn mounts(layout: &Layout, sockets: &BTreeSet<PathBuf>) -> io::Result<bool> {
         let done = change_mount(place.as_path(), READ_ONLY, 0, true);
         done.map_err(|error| named(&shown(place.as_path()), error))?;
     }
-    hide_sockets(sockets);
+    hide_sockets(sockets)?;
     Ok(own_terminals().is_ok())
 }
 
@@ -111,8 +111,8 @@ fn unescaped(text: &[u8]) -> PathBuf {
 }
 
 /// The sockets in the file system that programs listen on, as far as the kernel tells.
-fn listening() -> BTreeSet<PathBuf> {
-    let list = fs::read("/proc/net/unix").unwrap_or_default();
+fn listening() -> io::Result<BTreeSet<PathBuf>> {
+    let list = fs::read("/proc/net/unix").map_err(|error| named("/proc/net/unix", error))?;
     let paths = list.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = String::from_utf8_lossy(line);
         let at = line.find('/')?;
@@ -121,15 +121,21 @@ fn listening() -> BTreeSet<PathBuf> {
         let (flags, kind) = (fields.get(3)?, fields.get(4)?);
         (*flags == "00010000" || *kind == "0002").then(|| PathBuf::from(&line[at..]))
     });
-    paths.take(MOST_SOCKETS).collect()
+    Ok(paths.collect())
 }
 
-/// The sockets in the file system that programs listen on, but for those where commands may write.
-pub(super) fn of_others(layout: &Layout) -> BTreeSet<PathBuf> {
-    let is_its_own = |path: &PathBuf| layout.writable.iter().any(|root| path.starts_with(root.as_path()));
-    let all = listening().into_iter().filter_map(|path| path.canonicalize().ok());
-    all.filter(|path| !is_its_own(path) && !OF_SOCKETS.iter().any(|folder| path.starts_with(folder)))
-        .collect()
+/// The sockets in the file system that programs listen on, but for the session's own: wherever they lie, since whoever
+/// lets commands write in a directory does not mean what programs there would do for them.
+pub(super) fn of_others(layout: &Layout) -> io::Result<BTreeSet<PathBuf>> {
+    let hidden_anyway = OF_SOCKETS.into_iter().chain([SHARED_MEMORY]).map(Path::new);
+    let but: Vec<&Path> = hidden_anyway.chain([layout.tmp.as_path()]).collect();
+    let all = listening()?.into_iter().filter_map(|path| path.canonicalize().ok());
+    let others: BTreeSet<PathBuf> =
+        all.filter(|path| !but.iter().any(|place| path.starts_with(place))).collect();
+    if others.len() > MOST_SOCKETS {
+        return Err(io::Error::other(format!("{} sockets of other programs cannot be hidden", others.len())));
+    }
+    Ok(others)
 }
 
 /// Directories in which there is nothing for commands.
@@ -137,15 +143,21 @@ pub(super) fn folders_of_sockets() -> impl Iterator<Item = &'static str> {
     OF_SOCKETS.into_iter().filter(|folder| Path::new(folder).is_dir())
 }
 
-/// A socket that cannot be hidden is not there, or this user cannot meet it either.
-fn hide_sockets(sockets: &BTreeSet<PathBuf>) {
+fn hide_sockets(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     for folder in folders_of_sockets() {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
-        let _ = mount("tmpfs", folder, "tmpfs", flags, c"mode=0755,size=4k");
+        mount("tmpfs", folder, "tmpfs", flags, c"mode=0755,size=4k")
+            .map_err(|error| named(folder, error.into()))?;
     }
     for path in sockets {
-        let _ = mount_bind_recursive("/dev/null", path);
+        // One that is gone by now, or that this user cannot meet, needs no hiding.
+        if let Err(error) = mount_bind_recursive("/dev/null", path)
+            && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+        {
+            return Err(named(&shown(path), error.into()));
+        }
     }
+    Ok(())
 }
 
 /// Memory that only commands share: that of others could be written to.
