@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Session, answer, now, prompt, session_id, temp_dir, text};
-use mainstay_session::entry::Body;
+use mainstay_session::entry::{Body, Clock};
 use mainstay_session::line;
 use mainstay_session::log::{
     DamageKind, Durability, Log, RepairError, RewindTo, entries, inspect, read, repair,
@@ -233,4 +233,33 @@ fn a_lost_entry_is_not_gone_back_to() {
     let before = log.state().clone();
     log.rewind(RewindTo::Entry(lost), now()).unwrap_err();
     assert_eq!(*log.state(), before);
+}
+
+/// A repair long after says nothing of when the entries behind a gap were written.
+#[test]
+fn what_stands_behind_a_gap_keeps_its_time() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let times = || {
+        let (mut clock, mut times) = (Clock::default(), Vec::new());
+        entries(&dir, |_, entry| {
+            let entry = entry.unwrap();
+            times.push((entry.seq, clock.read(entry.ts)));
+        })
+        .unwrap();
+        times
+    };
+    let before = times();
+    let mut damaged = lines(&dir, 1);
+    let counted = |line: &Vec<u8>| String::from_utf8_lossy(line).contains("\"at\":");
+    // A line between two that count from one before it.
+    let place = (1..damaged.len() - 1).find(|at| damaged[at - 1..=at + 1].iter().all(counted)).unwrap();
+    damaged.remove(place);
+    write(&dir, 1, &damaged);
+    repair(&dir, &session_id(1), now() + jiff::SignedDuration::from_hours(24)).unwrap();
+    let gone = before[place].0;
+    let others = |times: Vec<(u64, Option<jiff::Timestamp>)>| -> Vec<_> {
+        times.into_iter().filter(|(seq, _)| *seq != gone).collect()
+    };
+    assert_eq!(others(times()), others(before));
 }

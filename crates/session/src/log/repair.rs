@@ -15,7 +15,7 @@ use super::{
     Durability, OpenError, Spill, rename, replace_file, segment_path, sync_folder, waiting_messages,
     write_private,
 };
-use crate::entry::{Body, Entry, FORMAT, Lane, Lost, PROJECTION, SessionHeader};
+use crate::entry::{Body, Entry, FORMAT, Lane, Lost, PROJECTION, SessionHeader, When};
 use crate::history::History;
 use crate::ids::{Seq, SessionId};
 use crate::line;
@@ -185,7 +185,7 @@ pub fn repair(dir: &Path, id: &SessionId, now: jiff::Timestamp) -> Result<Repair
         let before = fs::read(&path).map_err(failed)?;
         let next =
             numbers.get(place + 1).and_then(|next| super::reading::first_entry(dir, *next).ok().flatten());
-        let mut anew = Anew { last, now, ..Anew::default() };
+        let mut anew = Anew { last, ..Anew::default() };
         // Looking for what a header was means reading all segments before, so only where there is none.
         let first = super::reading::first_entry(dir, *number).ok().flatten();
         let has_header = first.is_some_and(|first| matches!(first.body, Body::Session(_)));
@@ -251,7 +251,6 @@ fn header(dir: &Path, id: &SessionId, segment: u32, last: Seq) -> Option<Entry> 
 struct Anew {
     bytes: Vec<u8>,
     last: Seq,
-    now: jiff::Timestamp,
     /// The checksum of each line that was taken, by its entry.
     taken: HashMap<Seq, u32>,
     lost: u64,
@@ -312,7 +311,7 @@ impl Anew {
         }
         while self.behind(0) < next {
             let body = Body::Lost(Lost { why: "its line could not be read".to_owned() });
-            self.put(&Entry { seq: self.behind(0), ts: self.now.into(), lane: Lane::Main, body });
+            self.put(&Entry { seq: self.behind(0), ts: When::After(0), lane: Lane::Main, body });
             self.lost += 1;
         }
     }
