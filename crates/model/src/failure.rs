@@ -247,9 +247,24 @@ const BAD_REQUEST: &[&str] = &["invalid_request", "invalid request", "not_found"
 pub fn refuses_reasoning(message: &str) -> bool {
     let text = message.to_lowercase();
     let names = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+    if names(REASONING_SETTINGS) {
+        return false;
+    }
     names(&["thinking", "thought", "reasoning", "encrypted content", "encrypted_content"])
         && names(REASONING_FAULTS)
 }
+
+/// What a request asks of reasoning. A refusal of these is about a setting, and stays whatever is left out.
+const REASONING_SETTINGS: &[&str] = &[
+    "effort",
+    "budget",
+    "max_tokens",
+    "reasoning.summary",
+    "thinking.type",
+    "thinking_level",
+    "enable_thinking",
+    "tool_choice",
+];
 
 const REASONING_FAULTS: &[&str] = &[
     "signature",
@@ -330,6 +345,30 @@ fn plain(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    /// D19: what is refused of the conversation is told from what is refused of the settings.
+    #[test]
+    fn refused_reasoning_is_told_from_refused_settings() {
+        for (message, expected) in [
+            ("HTTP 400: messages.1.content.0: Invalid `signature` in `thinking` block", true),
+            (
+                "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified",
+                true,
+            ),
+            ("The encrypted content for item rs_1 could not be verified.", true),
+            ("Item 'rs_1' of type 'reasoning' was provided without its required following item.", true),
+            ("Thought signature is not valid", true),
+            ("property 'reasoning_content' is unsupported", true),
+            ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", false),
+            ("Unsupported value: 'reasoning.effort' does not support 'minimal'", false),
+            ("thinking.enabled.budget_tokens: Extra inputs are not permitted", false),
+            ("`max_tokens` must be greater than `thinking.budget_tokens`", false),
+            ("Reasoning is a fine thing", false),
+            ("Invalid signature of the request", false),
+        ] {
+            assert_eq!(refuses_reasoning(message), expected, "{message}");
+        }
+    }
+
     use super::*;
 
     fn classify(status: u16, body: &str) -> ErrorClass {

@@ -3,24 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
-
-use std::path::PathBuf;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 use common::fuzzed;
-
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
-    let mut count = 0;
-    for file in std::fs::read_dir(&folder).unwrap() {
-        let path = file.unwrap().path();
-        let data = std::fs::read(&path).unwrap();
-        if std::panic::catch_unwind(|| check(&data)).is_err() {
-            panic!("{} does not hold", path.display());
-        }
-        count += 1;
-    }
-    assert!(count > 0, "{} is empty", folder.display());
-}
+use replay::replay;
 
 /// H08, H10: any bytes make an attempt, the same in every cut, and what came can be logged and sent on.
 #[test]

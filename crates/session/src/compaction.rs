@@ -9,7 +9,7 @@ mod summary;
 use std::borrow::Cow;
 
 use crate::attention::PLAN_HEADS;
-use crate::conversation::{Item, Step};
+use crate::conversation::Item;
 use crate::lookalike::{begins_with, runtime_block};
 use crate::message::{Content, Image, ToolResult};
 use crate::plan::{Plan, one_line, render};
@@ -193,6 +193,10 @@ fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(max)]))
 }
 
+/// The most bytes of images that a tail keeps beside the last prompt's own. A conversation is crowded only with more, so that
+/// what follows a compaction is not.
+const KEPT_IMAGE_BYTES: u64 = IMAGE_BYTES / 4;
+
 /// Whether the images of a conversation are more than a request shows, and a compaction would leave out enough of them that
 /// the next ones are seen. The last prompt's own are never left out.
 pub fn is_crowded(history: &[Item]) -> bool {
@@ -203,7 +207,7 @@ pub fn is_crowded(history: &[Item]) -> bool {
         all = all.saturating_add(bytes);
         old = old.saturating_add(if is_last { 0 } else { bytes });
     }
-    all > IMAGE_BYTES && old > IMAGE_BYTES / 4
+    all > IMAGE_BYTES && old > KEPT_IMAGE_BYTES
 }
 
 fn image_bytes(item: &Item) -> u64 {
@@ -245,7 +249,7 @@ pub fn keep(history: &[Item], tail: usize, prompts: usize, is_bound: bool) -> Ke
     }
     let mut kept_tail: Vec<Item> =
         history[start..].iter().filter_map(|item| in_tail(item, is_bound)).collect();
-    leave_images_out(&mut kept_tail, IMAGE_BYTES / 4);
+    leave_images_out(&mut kept_tail, KEPT_IMAGE_BYTES);
     let mut left = prompts;
     let mut kept = Vec::new();
     let has_last = history[start..].iter().any(|item| matches!(item, Item::Prompt { .. }));
@@ -293,10 +297,9 @@ pub fn transplanted<'a>(history: impl Iterator<Item = &'a Item>, is_bound: bool)
 /// A step without reasoning and without blocks that are bound to the conversation they were made in; none if nothing is
 /// left of it. Any other item as it is.
 fn unbound(item: &Item) -> Option<Item> {
-    let Item::Step(step) = item else { return Some(item.clone()) };
-    let is_free = |block: &&Content| matches!(block, Content::Text { .. } | Content::Call(_));
-    let content: Vec<Content> = step.content.iter().filter(is_free).cloned().collect();
-    (!content.is_empty()).then(|| Item::Step(Step { content, ..step.clone() }))
+    let mut item = item.clone();
+    item.unbind();
+    item.as_step().is_none_or(|step| !step.content.is_empty()).then_some(item)
 }
 
 /// About how many bytes an item takes in a request.

@@ -280,7 +280,7 @@ impl Log {
         // Behind a header that cannot be read it would stand for that one, and hide the segments before.
         let is_older = |header: &SessionHeader| header.format < FORMAT && header.segment == self.segment;
         if self.unwritten.is_empty()
-            && let Some(header) = self.state.header.clone().filter(is_older)
+            && let Some(header) = self.state.header.as_ref().filter(|header| is_older(header)).cloned()
         {
             self.enqueue(Lane::Main, Body::Session(SessionHeader { format: FORMAT, ..header }), now);
         }

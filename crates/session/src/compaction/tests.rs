@@ -1,4 +1,5 @@
 use super::*;
+use crate::conversation::Step;
 use crate::ids::CallRef;
 use crate::message::{Outcome, ToolCall};
 
