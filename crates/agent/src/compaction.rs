@@ -332,22 +332,26 @@ fn learned_window(message: &str, estimated: u64, accepted: u64) -> u64 {
     const NAMES: [&str; 6] =
         ["maximum", "limit", "context length", "context window", "context size", "n_ctx"];
     let text = message.replace([',', '_'], "").to_lowercase();
-    let numbers: Vec<(u64, bool)> = text
+    let numbers: Vec<(u64, bool, bool)> = text
         .match_indices(|c: char| c.is_ascii_digit())
         .filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_ascii_digit()))
         .filter_map(|(at, _)| {
             let digits = text[at..].split(|c: char| !c.is_ascii_digit()).next()?;
             let before = &text[text.floor_char_boundary(at.saturating_sub(40))..at];
             let behind = &text[at + digits.len()..text.floor_char_boundary(at + digits.len() + 12)];
-            let is_limit = NAMES.iter().any(|name| before.contains(name) || behind.contains(name));
-            Some((digits.parse().ok()?, is_limit))
+            // What a sum of the prompt and the answer to come is compared with.
+            let is_bound = before.trim_end().ends_with('>');
+            let is_limit =
+                is_bound || NAMES.iter().any(|name| before.contains(name) || behind.contains(name));
+            Some((digits.parse().ok()?, is_limit, is_bound))
         })
-        .filter(|(number, _)| (1_024..20_000_000).contains(number))
+        .filter(|(number, ..)| (1_024..20_000_000).contains(number))
         .collect();
-    let largest = numbers.iter().map(|(number, _)| *number).max().unwrap_or(0);
-    let is_smaller = |number: &u64| *number < largest || numbers.len() == 1;
-    let limits = numbers.iter().filter(|(_, is_limit)| *is_limit).map(|(number, _)| *number);
-    let named = limits.filter(is_smaller).max();
+    let largest = numbers.iter().map(|(number, ..)| *number).max().unwrap_or(0);
+    let is_smaller = |number: u64| number < largest || numbers.len() == 1;
+    let fits =
+        |(number, is_limit, is_bound): &&(u64, bool, bool)| *is_limit && (*is_bound || is_smaller(*number));
+    let named = numbers.iter().filter(fits).map(|(number, ..)| *number).max();
     named.filter(|window| *window >= accepted).unwrap_or((estimated - estimated / 8).max(accepted))
 }
 
@@ -369,7 +373,7 @@ mod tests {
                  in the completion)",
                 131_072,
             ),
-            ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 190_000),
+            ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 200_000),
             ("the request exceeds the available context size (8192 tokens)", 8_192),
             (
                 "This model's maximum context length is 8192 tokens. However, you requested 10455 tokens",

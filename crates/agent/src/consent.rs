@@ -205,7 +205,10 @@ pub(crate) fn refused_unasked(
     let about = subject(tool.kind(), arguments, context);
     denied_by_interceptor(setup, call).or_else(|| match judge(setup, log, tool, &about, false) {
         Judgement::Allow => None,
-        Judgement::Ask(_) | Judgement::Deny { .. } => Some("Permission denied by a rule.".to_owned()),
+        Judgement::Deny { .. } => Some("Permission denied by a rule.".to_owned()),
+        Judgement::Ask(_) => {
+            Some("Nobody is asked about what the runtime reads by itself; it was not read.".to_owned())
+        }
     })
 }
 

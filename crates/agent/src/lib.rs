@@ -66,7 +66,7 @@ pub use form::AnswerForm;
 pub use interceptor::{Interceptor, Verdict};
 pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules};
 pub use pictures::SessionPictures;
-pub use prices::{LongPrices, Prices};
+pub use prices::Prices;
 pub use prompt::Prompt;
 pub use setup::{Clock, CommandSandbox, Setup, SetupError, Surroundings, SurroundingsNow};
 

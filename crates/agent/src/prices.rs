@@ -29,36 +29,17 @@ pub struct Prices {
     pub cache_write: Option<f64>,
     /// Tokens of an answer.
     pub output: f64,
-    /// What holds instead for a long request.
-    pub long: Option<LongPrices>,
-}
-
-/// What holds for a request that is longer than a limit, all of it, and its answer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LongPrices {
-    /// More tokens of a request than these are many.
-    pub above: u64,
-    /// As [`Prices::input`].
-    pub input: f64,
-    /// As [`Prices::cached`].
-    pub cached: Option<f64>,
-    /// As [`Prices::output`].
-    pub output: f64,
 }
 
 impl Prices {
     /// One price for requests, one for answers.
     pub fn new(input: f64, output: f64) -> Self {
-        Prices { input, cached: None, cache_write: None, output, long: None }
+        Prices { input, cached: None, cache_write: None, output }
     }
 
     /// What a request and its answer cost, in billionths of a US dollar. Less than that is rounded for each kind of token.
     pub fn cost(&self, usage: Usage) -> u64 {
-        let Prices { input, cached, cache_write, output, long } = *self;
-        let (input, cached, cache_write, output) = match long {
-            Some(long) if usage.input_tokens > long.above => (long.input, long.cached, None, long.output),
-            Some(_) | None => (input, cached, cache_write, output),
-        };
+        let Prices { input, cached, cache_write, output } = *self;
         let Usage { input_tokens, cached_tokens, cache_written_tokens, output_tokens } = usage;
         let fresh = input_tokens.saturating_sub(cached_tokens).saturating_sub(cache_written_tokens);
         [
@@ -106,8 +87,6 @@ mod tests {
         };
         let flat = Prices::new(2.0, 10.0);
         let whole = Prices { cached: Some(0.0028), cache_write: Some(2.5), ..flat };
-        let long = LongPrices { above: 1_000, input: 4.0, cached: Some(0.4), output: 15.0 };
-        let tiered = Prices { long: Some(long), ..whole };
         for (prices, usage, cost) in [
             (flat, usage(1_000, 0, 0, 100), 3_000_000),
             (flat, usage(1_000, 400, 300, 100), 3_000_000),
@@ -116,8 +95,6 @@ mod tests {
             (whole, usage(0, 0, 0, 0), 0),
             // Counts that contradict each other make no negative cost.
             (flat, usage(10, 100, 100, 0), 400_000),
-            (tiered, usage(1_000, 0, 0, 0), 2_000_000),
-            (tiered, usage(1_001, 1, 0, 100), 4_000_000 + 400 + 1_500_000),
             (Prices::new(f64::MAX, 0.0), usage(u64::MAX, 0, 0, 0), u64::MAX),
         ] {
             assert_eq!(prices.cost(usage), cost, "{prices:?} {usage:?}");

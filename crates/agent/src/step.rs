@@ -147,8 +147,8 @@ impl StepContext<'_> {
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
         }
-        if let Some(form) = self.setup.answer_form.as_ref().filter(|_| self.number == 1) {
-            self.append_notice(Notice { about: NoticeKind::AnswerForm, text: form.beforehand() })?;
+        if let Some(text) = self.untold_form() {
+            self.append_notice(Notice { about: NoticeKind::AnswerForm, text })?;
         }
         for message in said {
             self.append_prompt(message.text.into(), Some(message.id))?;
@@ -208,6 +208,13 @@ impl StepContext<'_> {
         self.log.append(Body::UserPrompt(prompt))?;
         self.emit(Event::Prompt { text, steering });
         Ok(())
+    }
+
+    /// What the model is to be told of its answer's form, unless the conversation says it; a compaction may have left it out.
+    fn untold_form(&self) -> Option<String> {
+        let text = self.setup.answer_form.as_ref()?.beforehand();
+        let is_told = |item: &Item| matches!(item, Item::Notice { text: told } if *told == text);
+        (!self.log.read(|state| state.history.iter().any(is_told))).then_some(text)
     }
 
     /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.

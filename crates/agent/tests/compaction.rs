@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Bench, calls, go, log, plan, replayed, resume, run, text, todos};
-use mainstay_agent::permission::{Action, Rule, RuleText, Rules};
+use mainstay_agent::permission::{Action, Rules};
 use mainstay_agent::session::compaction::COMPACTION_REQUEST;
 use mainstay_agent::session::entry::{Body, Compaction, Lane, NoticeKind, StopReason};
 use mainstay_agent::session::log::Durability;
@@ -294,15 +294,8 @@ async fn a_denied_file_is_not_handed_on() {
     let summary = format!("{SUMMARY}\nRead first:\n- secrets/key\nReferences:\n");
     let answers = [big(), big(), big(), big(), big(), big(), text("done"), text("again")];
     let (setup, model) = setup(&bench, 8_000, &answers, &[reads, text(&summary)]);
-    let rule = Rule::new(RuleText {
-        tool: "read".to_owned(),
-        pattern: Some("secrets/**".to_owned()),
-        action: Action::Deny,
-        origin: String::new(),
-        matching: Vec::new(),
-        other: Vec::new(),
-    });
-    let rules = Rules::new(vec![rule.unwrap()], &[], Vec::new()).unwrap();
+    let rule = common::rule("read", Some("secrets/**"), Action::Deny, "");
+    let rules = Rules::new(vec![rule], &[], Vec::new()).unwrap();
     let (mut agent, _) = run(Setup { rules: Arc::new(rules), ..setup }, "go").await;
     agent.compact(None, &CancellationToken::new()).await.unwrap();
     go(&mut agent, "go on").await;

@@ -122,17 +122,18 @@ fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
 /// L02: whatever a program is killed in, no process that its commands started outlives it.
 #[test]
 fn a_program_that_is_killed_leaves_no_process() {
+    // No other run of this test has the number.
+    let mark = 10_000_000 + std::process::id();
+    let sleeping = || running(&format!("sleep\x00{mark}"));
     let place = Place::new(&json!([
-        bash("setsid sleep 161803 & touch here; sleep 161804"),
+        bash(&format!("setsid sleep {mark}3 & touch here; sleep {mark}4")),
         {"text": "Going on."},
     ]));
     let mut program = place.start("Wait.");
-    wait_until("the command runs", PATIENCE, || {
-        place.path("work/here").exists() && running("sleep\x0016180") == 2
-    });
+    wait_until("the command runs", PATIENCE, || place.path("work/here").exists() && sleeping() == 2);
     program.kill().unwrap();
     program.wait().unwrap();
-    wait_until("none survives", Duration::from_secs(2), || running("sleep\x0016180") == 0);
+    wait_until("none survives", Duration::from_secs(2), || sleeping() == 0);
     let resumed = out(&place.start("Go on.").wait_with_output().unwrap());
     assert!(resumed.starts_with("EndTurn \"Going on.\" "), "{resumed}");
     assert_eq!(place.results()[0].outcome, Outcome::Interrupted);

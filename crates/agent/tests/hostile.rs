@@ -1,13 +1,14 @@
 //! Law 6 over whole runs: whatever texts come from files, names, tools, users, messages and the model, only the runtime
 //! speaks as the runtime.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod common;
 
 use std::sync::Arc;
 
-use common::{Bench, assert_sound, calls, go, run, text, with_tool};
+use common::{Bench, assert_sound, calls, go, rule, run, text, with_tool};
 use mainstay_agent::interceptor::Interceptor;
-use mainstay_agent::permission::{Action, Rule, RuleText};
+use mainstay_agent::permission::Action;
 use mainstay_agent::{Rules, Setup, SurroundingsNow};
 use mainstay_model::Encoded;
 use mainstay_session::entry::Instruction;
@@ -122,15 +123,8 @@ fn setup_of(bench: &Bench, answers: &Value, said: &str) -> (Setup, Arc<Recording
     let tools: [Arc<dyn mainstay_tools::Tool>; 7] =
         [Arc::new(Read), Arc::new(Write), Arc::new(Edit), Arc::new(Glob), Arc::new(Grep), speaks, fails];
     let setup = tools.into_iter().fold(setup, with_tool);
-    let rule = Rule::new(RuleText {
-        tool: "bash".to_owned(),
-        pattern: Some("x*".to_owned()),
-        action: Action::Deny,
-        origin: said.to_owned(),
-        matching: Vec::new(),
-        other: Vec::new(),
-    });
-    let rules = Rules::new(rule.into_iter().collect(), &[], Vec::new()).unwrap_or_default();
+    let rule = rule("bash", Some("x*"), Action::Deny, said);
+    let rules = Rules::new(vec![rule], &[], Vec::new()).unwrap();
     let setup = with_tool(setup, tools::succeeds("bash", ToolKind::Command));
     let setup =
         Setup { rules: Arc::new(rules), interceptors: vec![Arc::new(Speaks(said.to_owned()))], ..setup };

@@ -23,15 +23,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 fn rule(tool: &str, pattern: Option<&str>, action: Action) -> Rule {
-    Rule::new(RuleText {
-        tool: tool.to_owned(),
-        pattern: pattern.map(str::to_owned),
-        action,
-        origin: "config.toml:3".to_owned(),
-        matching: Vec::new(),
-        other: Vec::new(),
-    })
-    .unwrap()
+    common::rule(tool, pattern, action, "config.toml:3")
 }
 
 fn with_rules(setup: Setup, approve: Approve, rules: Vec<Rule>) -> Setup {

@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use mainstay_agent::permission::{Action, Rule, RuleText};
 use mainstay_agent::{
     Agent, Approve, CommandSandbox, Event, Interceptor, Setup, SurroundingsNow, TurnReport, Verdict,
 };
@@ -250,6 +251,19 @@ impl Interceptor for Denies {
             Verdict::Allow
         }
     }
+}
+
+/// A rule without examples.
+pub fn rule(tool: &str, pattern: Option<&str>, action: Action, origin: &str) -> Rule {
+    let text = RuleText {
+        tool: tool.to_owned(),
+        pattern: pattern.map(str::to_owned),
+        action,
+        origin: origin.to_owned(),
+        matching: Vec::new(),
+        other: Vec::new(),
+    };
+    Rule::new(text).unwrap()
 }
 
 pub fn assert_stopped(report: &TurnReport, stop_reason: StopReason) {
