@@ -20,7 +20,7 @@ use crate::config::{Approve, ModelName, Overrides, SandboxChoice, defaults};
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(flatten)]
-    interface: InterfaceArguments,
+    interface: TurnArguments,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -30,7 +30,7 @@ struct Arguments {
 pub(crate) enum Command {
     /// The terminal interface: what no subcommand means.
     #[command(skip)]
-    Interface(InterfaceArguments),
+    Interface(TurnArguments),
     /// Go on with a session in the terminal interface
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(ResumeArguments),
@@ -82,9 +82,9 @@ pub(crate) enum Command {
     Demo,
 }
 
-/// `mainstay` without a subcommand: the terminal interface.
+/// How turns are run, in the terminal interface and without it. `mainstay` without a subcommand has no other flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-pub(crate) struct InterfaceArguments {
+pub(crate) struct TurnArguments {
     /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
     #[arg(long, value_name = "MODEL")]
     model: Option<ModelName>,
@@ -94,7 +94,7 @@ pub(crate) struct InterfaceArguments {
     /// The directory to work in, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// What needs your consent [default: auto]
+    /// What needs your consent; where nobody can be asked, what would ask is denied [default: auto]
     #[arg(long, value_name = "MODE")]
     approve: Option<Approve>,
     /// What holds the commands of the model [default: workspace-write]
@@ -105,7 +105,7 @@ pub(crate) struct InterfaceArguments {
     max_steps: Option<u32>,
 }
 
-impl InterfaceArguments {
+impl TurnArguments {
     /// What overrides the configuration.
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
@@ -128,7 +128,7 @@ pub(crate) struct ResumeArguments {
     #[arg(long, conflicts_with = "session")]
     pub(crate) last: bool,
     #[command(flatten)]
-    pub(crate) interface: InterfaceArguments,
+    pub(crate) interface: TurnArguments,
 }
 
 /// `mainstay exec`.
@@ -149,24 +149,8 @@ pub(crate) struct ExecArguments {
     /// Continue the newest session of this directory
     #[arg(long)]
     last: bool,
-    /// The model, over the configured one: PROVIDER/NAME, or script:FILE to replay answers
-    #[arg(long, value_name = "MODEL")]
-    model: Option<ModelName>,
-    /// How hard the model shall think, in its provider's words, such as low, medium or high
-    #[arg(long, value_name = "EFFORT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    effort: Option<String>,
-    /// The directory to work in, instead of the current one
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cwd: Option<PathBuf>,
-    /// What needs your consent; where nobody can be asked, what would ask is denied [default: auto]
-    #[arg(long, value_name = "MODE")]
-    approve: Option<Approve>,
-    /// What holds the commands of the model [default: workspace-write]
-    #[arg(long, value_name = "MODE")]
-    sandbox: Option<SandboxChoice>,
-    /// End after this many steps, a step being one request and the calls it asks for [default: 500]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_steps: Option<u32>,
+    #[command(flatten)]
+    pub(crate) turns: TurnArguments,
     /// End after the step with which the turn has cost this many US dollars; needs the model's prices
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) max_cost: Option<u64>,
@@ -471,17 +455,6 @@ impl ExecArguments {
             (Some(id), _) => SessionChoice::Id(id),
             (None, true) => SessionChoice::Last,
             (None, false) => SessionChoice::New,
-        }
-    }
-
-    /// What overrides the configuration.
-    pub(crate) fn overrides(&self) -> Overrides {
-        Overrides {
-            model: self.model.clone(),
-            approve: self.approve,
-            sandbox: self.sandbox,
-            max_steps: self.max_steps,
-            effort: self.effort.clone(),
         }
     }
 }

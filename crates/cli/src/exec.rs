@@ -55,8 +55,8 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let text = prompt(arguments.prompt(), "the prompt")?;
     let prompt = with_images(Prompt::from(text), images)?;
     let chosen = chosen(surroundings, arguments)?;
-    let settings = settings_of(chosen.as_ref(), arguments.cwd.as_deref(), |directory| {
-        Settings::resolve(surroundings, directory, arguments.overrides())
+    let settings = settings_of(chosen.as_ref(), arguments.turns.cwd.as_deref(), |directory| {
+        Settings::resolve(surroundings, directory, arguments.turns.overrides())
     })?;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
@@ -168,7 +168,7 @@ fn chosen(
     };
     let workspace = match part {
         Some(_) => surroundings.current_dir.clone(),
-        None => surroundings.workspace(arguments.cwd.as_deref())?,
+        None => surroundings.workspace(arguments.turns.cwd.as_deref())?,
     };
     session(&surroundings.data_home()?, &workspace, part).map(Some)
 }

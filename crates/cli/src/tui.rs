@@ -10,7 +10,7 @@ use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_tui::{Host, Left, Options, Prepared, Start};
 
-use crate::args::{InterfaceArguments, ResumeArguments};
+use crate::args::{ResumeArguments, TurnArguments};
 use crate::choose::{list, session, settings_of};
 use crate::config::Overrides;
 use crate::config::places::Surroundings;
@@ -25,10 +25,7 @@ use crate::setup::prepared;
 /// # Errors
 ///
 /// If there is no terminal, or nothing to work with.
-pub(crate) fn begin(
-    surroundings: &Surroundings,
-    arguments: &InterfaceArguments,
-) -> Result<ExitCode, CliError> {
+pub(crate) fn begin(surroundings: &Surroundings, arguments: &TurnArguments) -> Result<ExitCode, CliError> {
     check_terminal(surroundings, "mainstay exec \"…\"")?;
     open(surroundings, arguments, Start::New, None)
 }
@@ -63,7 +60,7 @@ fn check_terminal(surroundings: &Surroundings, instead: &str) -> Result<(), CliE
 
 fn open(
     surroundings: &Surroundings,
-    arguments: &InterfaceArguments,
+    arguments: &TurnArguments,
     start: Start,
     session: Option<&SessionSummary>,
 ) -> Result<ExitCode, CliError> {
@@ -105,7 +102,7 @@ fn model_name(model: &ModelConfig) -> String {
 
 fn resolve(
     surroundings: &Surroundings,
-    arguments: &InterfaceArguments,
+    arguments: &TurnArguments,
     session: Option<&SessionSummary>,
     overrides: Overrides,
 ) -> Result<Settings, CliError> {
@@ -140,7 +137,7 @@ fn with_own_model(
 /// This program as the interface sees it.
 struct Program {
     surroundings: Surroundings,
-    arguments: InterfaceArguments,
+    arguments: TurnArguments,
 }
 
 impl Program {

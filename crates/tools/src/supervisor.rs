@@ -275,8 +275,7 @@ impl Supervisor {
         };
         let own = std::fs::Permissions::from_mode(0o700);
         let tmp = tempfile::Builder::new().prefix("mainstay-").permissions(own).tempdir()?;
-        let tmp = tmp.keep().canonicalize()?;
-        let layout = Layout::of(sandbox, tmp);
+        let layout = Layout::of(sandbox, tmp.path().canonicalize()?);
         let mut reasons = Vec::new();
         for way in &sandbox.ways {
             match self.start_held(*way, &layout).await? {
@@ -284,6 +283,8 @@ impl Supervisor {
                     if *way == Way::Plain {
                         report.lacking.splice(0..0, reasons);
                     }
+                    // Until here the directory goes with whatever fails.
+                    let _kept = tmp.keep();
                     let held = Some(HeldSo { report, layout });
                     return Ok(Process { socket, _child: child, held });
                 }

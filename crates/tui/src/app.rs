@@ -291,6 +291,7 @@ pub(crate) struct App {
     /// Which earlier message is shown, and what was being written before.
     browsing: Option<(usize, Editor)>,
     files: Option<Vec<String>>,
+    is_loading_files: bool,
     next_code: u64,
     last_interrupt: Option<Duration>,
     awaits_editor_key: bool,
@@ -320,6 +321,7 @@ impl App {
             Msg::Session(told) => self.told(*told, &mut effects),
             Msg::Files(files) => {
                 self.files = Some(files);
+                self.is_loading_files = false;
                 self.complete(&mut effects);
             }
             Msg::Coloured(id, coloured) => self.coloured(id, coloured),

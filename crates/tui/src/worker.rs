@@ -277,7 +277,9 @@ impl Worker {
                 Err(why) => self.failed(&why),
             },
             Order::Resume(dir) => {
-                self.resume(&dir, None);
+                if !self.keeps_jobs() {
+                    self.resume(&dir, None);
+                }
             }
             Order::Fork => self.fork(),
             Order::ListTurns => {

@@ -30,7 +30,7 @@ fn exec_with_nothing_reads_stdin_in_a_new_session() {
     assert_eq!(arguments, ExecArguments::default());
     assert_eq!(arguments.prompt(), PromptSource::Stdin);
     assert_eq!(arguments.session(), SessionChoice::New);
-    assert_eq!(arguments.overrides(), Overrides::default());
+    assert_eq!(arguments.turns.overrides(), Overrides::default());
 }
 
 #[test]
@@ -75,12 +75,14 @@ fn exec_with_everything() {
             deltas: true,
             session: Some("3f2a".to_owned()),
             last: false,
-            model: Some(ModelName::Of { provider: "local".to_owned(), model: "org/m".to_owned() }),
-            effort: Some("high".to_owned()),
-            cwd: Some(PathBuf::from("/w")),
-            approve: Some(Approve::All),
-            sandbox: Some(SandboxChoice::ReadOnly),
-            max_steps: Some(7),
+            turns: TurnArguments {
+                model: Some(ModelName::Of { provider: "local".to_owned(), model: "org/m".to_owned() }),
+                effort: Some("high".to_owned()),
+                cwd: Some(PathBuf::from("/w")),
+                approve: Some(Approve::All),
+                sandbox: Some(SandboxChoice::ReadOnly),
+                max_steps: Some(7),
+            },
             require_plan: Some(2),
             max_cost: Some(250_000_000),
             max_time: Some(Duration::from_secs(5_400)),
@@ -121,7 +123,7 @@ fn small_forms_of_exec() {
     );
     assert_eq!(exec(&["exec", "--require-plan=0"]).require_plan, Some(0));
     assert_eq!(
-        exec(&["exec", "--model", "script:a/b.json"]).overrides().model,
+        exec(&["exec", "--model", "script:a/b.json"]).turns.overrides().model,
         Some(ModelName::Script(PathBuf::from("a/b.json")))
     );
 }
@@ -160,13 +162,13 @@ fn the_other_commands() {
 #[test]
 fn without_a_command_the_interface_is_meant() {
     let model: ModelName = "local/m".parse().unwrap();
-    let interface = InterfaceArguments { model: Some(model), ..InterfaceArguments::default() };
+    let interface = TurnArguments { model: Some(model), ..TurnArguments::default() };
     let resume = |session: Option<&str>, last| {
         let session = session.map(str::to_owned);
         Command::Resume(ResumeArguments { session, last, ..ResumeArguments::default() })
     };
     let table: [(&[&str], Command); 5] = [
-        (&[], Command::Interface(InterfaceArguments::default())),
+        (&[], Command::Interface(TurnArguments::default())),
         (&["--model", "local/m"], Command::Interface(interface)),
         (&["resume"], resume(None, false)),
         (&["resume", "--last"], resume(None, true)),
@@ -268,8 +270,8 @@ fn the_help_of_exec() {
               - off:             Nothing holds them
 
           --max-steps <N>
-              End after this many steps, a step being one request and the calls it asks for [default:
-              500]
+              End a turn after this many steps, a step being one request and the calls it asks for
+              [default: 500]
 
           --max-cost <DOLLARS>
               End after the step with which the turn has cost this many US dollars; needs the model's

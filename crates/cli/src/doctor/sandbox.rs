@@ -1,6 +1,7 @@
 //! What holds the commands of a session that would be started here, and what to do about what does not.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use mainstay_agent::tools::BuiltinOptions;
 use mainstay_agent::tools::sandbox::{Protection, SandboxReport, Way};
@@ -99,7 +100,11 @@ fn protected(report: &SandboxReport) -> &'static str {
 
 fn bubblewrap(surroundings: &Surroundings) -> &'static str {
     let path = surroundings.environment.get("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(path).any(|folder| folder.join("bwrap").is_file());
+    let is_program = |folder: PathBuf| {
+        folder.is_absolute()
+            && folder.join("bwrap").metadata().is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
+    };
+    let is_there = std::env::split_paths(path).any(is_program);
     if is_there { "installed" } else { "not installed" }
 }
 

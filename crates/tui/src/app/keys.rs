@@ -296,7 +296,10 @@ impl App {
             names.map(|name| (format!("/{name}"), what(name))).collect()
         } else if let Some(typed) = word.strip_prefix('@') {
             let Some(files) = &self.files else {
-                return effects.push(Effect::LoadFiles);
+                if !std::mem::replace(&mut self.is_loading_files, true) {
+                    effects.push(Effect::LoadFiles);
+                }
+                return;
             };
             let found = fitting(files.iter().map(String::as_str), typed, OFFERS);
             found.into_iter().map(|name| (format!("@{name}"), "")).collect()
