@@ -525,7 +525,7 @@ Examples:
   mainstay history --cache --json | jq .totals";
 
 const COMPACT_EXAMPLES: &str = "\
-Sessions are compacted by themselves when the window fills. The plan is kept in any case. Only the last compaction can be undone.
+Sessions are compacted by themselves when the window fills. Its plan goes on in any case, without finished items. Only the last compaction can be undone.
 
 Examples:
   mainstay compact 3f2a                          now

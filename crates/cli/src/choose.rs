@@ -6,9 +6,12 @@ use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::session::message::FilePath;
 
+use crate::args::TurnArguments;
+use crate::config::Overrides;
+use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::output::{inert, shortened};
-use crate::settings::Settings;
+use crate::settings::{ModelConfig, Settings};
 
 /// How many sessions are looked at where looking at all would take too long.
 const RECENT: usize = 16;
@@ -63,6 +66,45 @@ pub(crate) fn settings_of(
         )),
         Some(_) | None => error,
     })
+}
+
+/// What turns are run with, in the interface and without it.
+///
+/// # Errors
+///
+/// As [`Settings::resolve`] and [`settings_of`].
+pub(crate) fn settings_of_turns(
+    surroundings: &Surroundings,
+    arguments: &TurnArguments,
+    session: Option<&SessionSummary>,
+    overrides: Overrides,
+) -> Result<Settings, CliError> {
+    settings_of(session, arguments.cwd.as_deref(), |directory| {
+        let settings = Settings::resolve(surroundings, directory, overrides.clone());
+        settings.or_else(|error| match session {
+            Some(session) => with_own_model(surroundings, directory, overrides, session, error),
+            None => Err(error),
+        })
+    })
+}
+
+/// Where no model is configured, the one that answered last in the session goes on, as it is set up now. Any other
+/// `error` stays as it is.
+fn with_own_model(
+    surroundings: &Surroundings,
+    directory: Option<&Path>,
+    overrides: Overrides,
+    session: &SessionSummary,
+    error: CliError,
+) -> Result<Settings, CliError> {
+    let logged = log::read(&session.dir).ok().and_then(|(state, _)| state.model);
+    match Settings::resolve_or(surroundings, directory, overrides.clone(), logged).map(|found| found.model) {
+        Ok(ModelConfig::Logged(choice)) => {
+            let model = choice.model.parse().map_err(CliError::configuration)?;
+            Settings::resolve(surroundings, directory, Overrides { model: Some(model), ..overrides })
+        }
+        Ok(ModelConfig::Script { .. } | ModelConfig::Served(_)) | Err(_) => Err(error),
+    }
 }
 
 /// The newest session of a directory that its user spoke to; no stub and no child.

@@ -21,7 +21,7 @@ use mainstay_agent::tools::image::IMAGE_BYTES;
 use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
-use crate::choose::{latest, session, settings_of, short_id};
+use crate::choose::{latest, session, settings_of_turns, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::{cannot_open, warn_of};
@@ -55,9 +55,8 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let text = prompt(arguments.prompt(), "the prompt")?;
     let prompt = with_images(Prompt::from(text), images)?;
     let chosen = chosen(surroundings, arguments)?;
-    let settings = settings_of(chosen.as_ref(), arguments.turns.cwd.as_deref(), |directory| {
-        Settings::resolve(surroundings, directory, arguments.turns.overrides())
-    })?;
+    let turns = &arguments.turns;
+    let settings = settings_of_turns(surroundings, turns, chosen.as_ref(), turns.overrides())?;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
     let on_event = denials.heard_on(on_event(arguments, form.clone(), signal.clone()));
@@ -225,14 +224,23 @@ pub(crate) fn prompt(source: PromptSource<'_>, what: &str) -> Result<String, Cli
     Ok(prompt)
 }
 
+/// The longest text that is read from stdin, in bytes.
+const LONGEST_TEXT: u64 = 64 << 20;
+
 fn from_stdin(what: &str) -> Result<String, CliError> {
     if stdin().is_terminal() {
         say(&format!("reading {what} from the terminal; end it with Ctrl-D"));
     }
     let mut bytes = Vec::new();
     stdin()
+        .lock()
+        .take(LONGEST_TEXT + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| CliError::new(1, format!("cannot read {what}: {error}")))?;
+    if bytes.len() as u64 > LONGEST_TEXT {
+        return Err(CliError::new(USAGE, format!("{what} has more than {} MiB", LONGEST_TEXT >> 20))
+            .hint("put it into a file of the workspace, and say where it is"));
+    }
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
         say(&format!("warning: {what} has bytes that are not UTF-8; they are replaced by U+FFFD"));
         String::from_utf8_lossy(error.as_bytes()).into_owned()

@@ -46,18 +46,26 @@ fn main() -> ExitCode {
     let command = match args::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {
-            // Help and version go to stdout and are no failure; if nobody reads them, that is none either.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(error::USAGE) } else { ExitCode::SUCCESS };
+            // Help and version go to stdout and are no failure.
+            if error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::from(error::USAGE);
+            }
+            output::printed(error.print());
+            return whole(ExitCode::SUCCESS);
         }
     };
-    match run(&command) {
-        Ok(code) => code,
-        Err(error) => {
-            output::say(&error.to_string());
-            ExitCode::from(error.code)
-        }
-    }
+    whole(run(&command).unwrap_or_else(|error| {
+        output::say(&error.to_string());
+        ExitCode::from(error.code)
+    }))
+}
+
+/// How the program ends: not well where what it printed is not whole. A reader that has gone away wanted no more.
+fn whole(code: ExitCode) -> ExitCode {
+    let Some(why) = output::unwritten() else { return code };
+    output::say(&format!("error: cannot write to stdout: {why}\n  what was printed there is not whole"));
+    if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }
 
 fn run(command: &Command) -> Result<ExitCode, CliError> {

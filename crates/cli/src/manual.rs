@@ -1,20 +1,18 @@
 //! `mainstay completions` and `mainstay man`: what shells and `man` know of the command line, from its one definition.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use clap_complete::Shell;
 
 use crate::args::definition;
 use crate::error::{CliError, USAGE};
-use crate::output::out;
+use crate::output::{out, out_bytes};
 
 /// Prints the completion script of a shell.
 pub(crate) fn completions(shell: Shell) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut definition(), "mainstay", &mut script);
-    // A reader that has gone away is no error.
-    let _ = io::stdout().lock().write_all(&script);
+    out_bytes(&script);
 }
 
 /// Writes a page for the program and for each of its commands into a directory.

@@ -3,13 +3,35 @@
 //! A reader that has gone away (`| head`) is no error: what can no longer be shown is dropped.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use mainstay_agent::prices::UNITS_PER_DOLLAR;
 
+/// Why something could not be written to stdout, the first time that it could not.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
 /// Writes a line to stdout.
 pub(crate) fn out(line: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    out_bytes(format!("{line}\n").as_bytes());
+}
+
+/// Writes bytes to stdout as they are. What cannot be written is told by [`unwritten`], at the end of the program.
+pub(crate) fn out_bytes(bytes: &[u8]) {
+    printed(io::stdout().lock().write_all(bytes));
+}
+
+/// Takes in whether something that was printed to stdout arrived there.
+pub(crate) fn printed(written: io::Result<()>) {
+    if let Err(error) = written.and_then(|()| io::stdout().lock().flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error.to_string());
+    }
+}
+
+/// Why not all that was printed is where stdout leads.
+pub(crate) fn unwritten() -> Option<&'static str> {
+    UNWRITTEN.get().map(String::as_str)
 }
 
 /// Writes a line to stderr.

@@ -11,13 +11,12 @@ use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_tui::{Host, Left, Options, Prepared, Start};
 
 use crate::args::{ResumeArguments, TurnArguments};
-use crate::choose::{list, session, settings_of};
-use crate::config::Overrides;
+use crate::choose::{list, session, settings_of_turns};
 use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::grants;
 use crate::output::say;
-use crate::settings::{ModelConfig, Settings};
+use crate::settings::ModelConfig;
 use crate::setup::prepared;
 
 /// Opens the interface for a new session.
@@ -64,7 +63,7 @@ fn open(
     start: Start,
     session: Option<&SessionSummary>,
 ) -> Result<ExitCode, CliError> {
-    let settings = resolve(surroundings, arguments, session, arguments.overrides())?;
+    let settings = settings_of_turns(surroundings, arguments, session, arguments.overrides())?;
     let variable =
         |name: &str| surroundings.environment.get(name).map(|value| value.to_string_lossy().into_owned());
     let program = Program { surroundings: surroundings.clone(), arguments: arguments.clone() };
@@ -100,40 +99,6 @@ fn model_name(model: &ModelConfig) -> String {
     }
 }
 
-fn resolve(
-    surroundings: &Surroundings,
-    arguments: &TurnArguments,
-    session: Option<&SessionSummary>,
-    overrides: Overrides,
-) -> Result<Settings, CliError> {
-    settings_of(session, arguments.cwd.as_deref(), |directory| {
-        let settings = Settings::resolve(surroundings, directory, overrides.clone());
-        settings.or_else(|error| match session {
-            Some(session) => with_own_model(surroundings, directory, overrides, session, error),
-            None => Err(error),
-        })
-    })
-}
-
-/// Where no model is configured, the one that answered last in the session goes on, as it is set up now. Any other
-/// `error` stays as it is.
-fn with_own_model(
-    surroundings: &Surroundings,
-    directory: Option<&Path>,
-    overrides: Overrides,
-    session: &SessionSummary,
-    error: CliError,
-) -> Result<Settings, CliError> {
-    let logged = log::read(&session.dir).ok().and_then(|(state, _)| state.model);
-    match Settings::resolve_or(surroundings, directory, overrides.clone(), logged).map(|found| found.model) {
-        Ok(ModelConfig::Logged(choice)) => {
-            let model = choice.model.parse().map_err(CliError::configuration)?;
-            Settings::resolve(surroundings, directory, Overrides { model: Some(model), ..overrides })
-        }
-        Ok(ModelConfig::Script { .. } | ModelConfig::Served(_)) | Err(_) => Err(error),
-    }
-}
-
 /// This program as the interface sees it.
 struct Program {
     surroundings: Surroundings,
@@ -156,7 +121,7 @@ impl Host for Program {
         if let Some(name) = model {
             overrides.model = Some(name.parse()?);
         }
-        let settings = resolve(&self.surroundings, &self.arguments, summary.as_ref(), overrides);
+        let settings = settings_of_turns(&self.surroundings, &self.arguments, summary.as_ref(), overrides);
         let (setup, notes) =
             settings.and_then(|settings| prepared(&settings, None)).map_err(|error| words(&error))?;
         Ok(Prepared { setup, notes })

@@ -370,3 +370,48 @@ fn many_sessions_that_fit_are_not_listed_as_if_they_were_all() {
         ],
     );
 }
+
+/// What does not arrive where stdout leads is said, by every command, and is no success.
+#[test]
+fn output_that_is_lost_is_said() {
+    let Ok(full) = fs::metadata("/dev/full").and_then(|_| fs::OpenOptions::new().write(true).open("/dev/full")) else {
+        return;
+    };
+    let machine = Machine::scripted(json!([say("one"), say("two")]));
+    machine.run(&["exec", "begin"]).ended(0, "one\n", &[]);
+    for arguments in [
+        &["exec", "--last", "x"][..],
+        &["exec", "--json", "--last", "x"],
+        &["sessions"],
+        &["history"],
+        &["history", "--json"],
+        &["models"],
+        &["completions", "bash"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let ran: Ran =
+            machine.command(arguments).stdout(full.try_clone().unwrap()).output().unwrap().into();
+        assert_eq!(ran.code, 1, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains("cannot write to stdout"), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// The line that says how to go on can be followed: where no model is configured, the session's own answers.
+#[test]
+fn a_session_goes_on_with_its_own_model() {
+    let machine = Machine::scripted(json!([say("one"), say("two")]));
+    machine.configure("");
+    let model = format!("script:{}", machine.root.join("script.json").display());
+    machine.run(&["exec", "--model", &model, "begin"]).ended(0, "one\n", &[]);
+    machine.run(&["exec", "--last", "go on"]).ended(0, "two\n", &[]);
+}
+
+/// A prompt without an end is refused, and not taken into memory until there is none.
+#[test]
+fn an_endless_prompt_is_refused() {
+    let machine = Machine::scripted(json!([say("one")]));
+    let endless = fs::File::open("/dev/zero").unwrap();
+    let ran: Ran = machine.command(&["exec", "-"]).stdin(endless).output().unwrap().into();
+    ran.failed(2, &["the prompt has more than 64 MiB"]);
+}

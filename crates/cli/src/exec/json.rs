@@ -1,6 +1,5 @@
 //! `exec --json`: what happens, as one JSON object a line (see `docs/exec-json.md`).
 
-use std::io::{self, Write};
 
 use mainstay_agent::session::entry::{Answer, StopReason};
 use mainstay_agent::session::message::{
@@ -13,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::exit_code;
 use super::form::Form;
-use crate::output::in_dollars;
+use crate::output::{in_dollars, out_bytes};
 
 /// The version of the events' form. Additions do not change it.
 pub(crate) const SCHEMA: u32 = 1;
@@ -148,11 +147,10 @@ pub(crate) struct Counts {
 
 /// Writes one event to stdout.
 pub(crate) fn write(line: &Line<'_>) {
-    // An event's types cannot fail to serialise, and a reader that has gone away is no error.
+    // An event's types cannot fail to serialise.
     let Ok(mut text) = serde_json::to_vec(line) else { return };
     text.push(b'\n');
-    let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(&text).and_then(|()| stdout.flush());
+    out_bytes(&text);
 }
 
 /// Writes what an agent's event is on stdout, if it is anything there.
