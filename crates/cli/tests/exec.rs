@@ -374,7 +374,9 @@ fn many_sessions_that_fit_are_not_listed_as_if_they_were_all() {
 /// What does not arrive where stdout leads is said, by every command, and is no success.
 #[test]
 fn output_that_is_lost_is_said() {
-    let Ok(full) = fs::metadata("/dev/full").and_then(|_| fs::OpenOptions::new().write(true).open("/dev/full")) else {
+    let Ok(full) =
+        fs::metadata("/dev/full").and_then(|_| fs::OpenOptions::new().write(true).open("/dev/full"))
+    else {
         return;
     };
     let machine = Machine::scripted(json!([say("one"), say("two")]));
@@ -390,8 +392,7 @@ fn output_that_is_lost_is_said() {
         &["--help"],
         &["--version"],
     ] {
-        let ran: Ran =
-            machine.command(arguments).stdout(full.try_clone().unwrap()).output().unwrap().into();
+        let ran: Ran = machine.command(arguments).stdout(full.try_clone().unwrap()).output().unwrap().into();
         assert_eq!(ran.code, 1, "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains("cannot write to stdout"), "{arguments:?}: {}", ran.err);
     }

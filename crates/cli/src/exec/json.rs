@@ -1,6 +1,5 @@
 //! `exec --json`: what happens, as one JSON object a line (see `docs/exec-json.md`).
 
-
 use mainstay_agent::session::entry::{Answer, StopReason};
 use mainstay_agent::session::message::{
     Content, ContentHash, Ended, FilePath, Finish, Outcome, ReferencedFile, ToolCall, ToolResult, Usage,
