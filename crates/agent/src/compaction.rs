@@ -282,9 +282,8 @@ impl Attempt<'_> {
     fn nothing_gained(&self) -> TurnFailure {
         TurnFailure::Window {
             message: format!(
-                "nothing would be gained: the conversation takes about {} tokens ({})",
+                "nothing would be gained: the conversation takes about {} tokens, and what would be handed on as many",
                 self.live,
-                self.tried.join("; ")
             ),
         }
     }
