@@ -468,11 +468,15 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     Ok(command.unwrap_or(Command::Interface(interface)))
 }
 
-/// Says where one text was taken for several.
+/// Says where a text was taken for several arguments.
 fn with_a_tip(mut error: clap::Error) -> clap::Error {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-    if error.kind() == ErrorKind::UnknownArgument && is_word {
-        let tip = "a text of several words is one argument in quotes: \"…\"";
+    let takes_text = error.get(ContextKind::Usage).is_some_and(|usage| {
+        let usage = usage.to_string();
+        ["PROMPT", "TEXT", "INSTRUCTIONS"].iter().any(|name| usage.contains(name))
+    });
+    if error.kind() == ErrorKind::UnknownArgument && is_word && takes_text {
+        let tip = "a text of several words is one argument, in quotes: \"…\"";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Machine, Ran};
+use common::{Machine, Ran, say};
 use mainstay_testkit::wire::{Reply, WireServer};
 use serde_json::{Value, json};
 
@@ -256,6 +256,45 @@ fn the_documented_run_is_a_real_one() {
     for line in shown.lines().filter(|line| !line.is_empty() && *line != "…") {
         let line = line.replace("/tmp/notes", &cwd);
         assert!(history.contains(&line), "no {line:?} in:\n{history}");
+    }
+}
+
+/// The command lines that a document shows, without what is said of them beside.
+fn command_lines(text: &str) -> Vec<&str> {
+    let shown = text.lines().filter(|line| line.starts_with("    ")).map(str::trim_start);
+    let lines = shown.map(|line| line.strip_prefix("$ ").unwrap_or(line));
+    let commands = lines.filter(|line| line.starts_with("mainstay"));
+    commands
+        .map(|line| line.split("   ").next().unwrap_or(line).split("  to").next().unwrap_or(line))
+        .collect()
+}
+
+/// Every command line of README does what is said of it, on a session like the one that it tells of.
+#[test]
+fn the_examples_of_the_readme_run() {
+    let write = |text: &str| json!({"calls": [{"name": "write", "arguments": {"path": "count.txt", "content": text}}]});
+    let answers = [write("2\n"), say("A retry loop."), write("3\n"), say("Done.")].into_iter();
+    let machine = Machine::scripted(answers.chain((0..9).map(|_| say("Done."))).collect());
+    for prompt in [&["exec", "Count."][..], &["exec", "--last", "Count again."], &["exec", "--last", "And?"]]
+    {
+        assert_eq!(machine.run(prompt).code, 0);
+    }
+    let listed = machine.run(&["sessions", "--json"]).out;
+    let id: Value = serde_json::from_str(&listed).unwrap();
+    let id = id["session_id"].as_str().unwrap();
+    let id = &id[id.len() - 8..];
+    let has_jq = Command::new("jq").arg("--version").output().is_ok();
+    let needs_terminal = |line: &str| line == "mainstay" || line.starts_with("mainstay resume");
+    let mut lines = command_lines(README);
+    lines.retain(|line| !needs_terminal(line) && (has_jq || !line.contains("jq")));
+    assert!(lines.len() > 15, "{lines:?}");
+    lines.sort_by_key(|line| line.contains("sessions rm"));
+    for line in lines {
+        let line = line.replace("4e99b708", id).replace("--to 41", "--to 1");
+        let ran: Ran = machine.shell(&format!("set -o pipefail; {line}")).output().unwrap().into();
+        let is_done =
+            ran.code == 0 || (line.contains("undo") && ran.err.contains("no change of a file is left"));
+        assert!(is_done, "{line}: {} {}", ran.code, ran.err);
     }
 }
 
