@@ -167,7 +167,8 @@ pub(crate) struct ExecArguments {
         default_missing_value = REQUIRE_PLAN_TIMES
     )]
     pub(crate) require_plan: Option<u32>,
-    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once. Needs a model that
+    /// takes images (`images` in the configuration)
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
     /// The answer must be a JSON document that fits the JSON Schema in this file

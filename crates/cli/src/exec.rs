@@ -47,7 +47,15 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
     })
 }
 
-fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+/// What a turn is to be.
+struct Asked {
+    form: Option<Form>,
+    prompt: Prompt,
+    chosen: Option<SessionSummary>,
+    settings: Settings,
+}
+
+fn asked(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Asked, CliError> {
     let form = match &arguments.output_schema {
         Some(file) => Some(Form::open(&surroundings.current_dir.join(file))?),
         None => None,
@@ -58,6 +66,17 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let chosen = chosen(surroundings, arguments)?;
     let turns = &arguments.turns;
     let settings = settings_of_turns(surroundings, turns, chosen.as_ref(), turns.overrides())?;
+    Ok(Asked { form, prompt, chosen, settings })
+}
+
+fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
+    let emptied = |file: &PathBuf| fs::write(file, "").map_err(|error| unwritable(file, &error));
+    let asked = asked(surroundings, arguments).inspect_err(|_| {
+        // The answer of another run must not be taken for this one's.
+        target.iter().filter(|file| file.is_file()).for_each(|file| drop(emptied(file)));
+    })?;
+    let Asked { form, prompt, chosen, settings } = asked;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
     let on_event = denials.heard_on(on_event(arguments, form.clone(), signal.clone()));
@@ -69,10 +88,7 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
         ..setup(&settings, arguments.require_plan)?
     };
     check(&setup, &settings, arguments)?;
-    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
-    if let Some(file) = &target {
-        fs::write(file, "").map_err(|error| unwritable(file, &error))?;
-    }
+    target.as_ref().map(emptied).transpose()?;
     let task = Task { is_json: arguments.json, chosen: chosen.as_ref(), form: form.as_ref(), target };
     let ended = block_on(run(&task, prompt, setup, signal));
     denials.say(settings.config_home.as_deref());

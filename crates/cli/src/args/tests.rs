@@ -28,6 +28,7 @@ fn the_definition_holds_together() {
 fn words(line: &str) -> Vec<String> {
     let line = line.split(" | ").find(|part| part.contains("mainstay")).unwrap_or(line);
     let line = line.split(" > ").next().unwrap_or(line);
+    let line = line.split(" || ").next().unwrap_or(line);
     let mut words = Vec::new();
     for (place, part) in line.split('"').enumerate() {
         match place % 2 {
@@ -329,7 +330,8 @@ fn the_help_of_exec() {
               3]
 
           --image <FILE>
-              Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+              Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once.
+              Needs a model that takes images (`images` in the configuration)
 
           --output-schema <FILE>
               The answer must be a JSON document that fits the JSON Schema in this file
