@@ -81,6 +81,7 @@ pub(crate) enum Room {
 
 /// Why a conversation was not summarised, or a summary not taken back.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompactError {
     /// The user cancelled.
     #[error("cancelled; the conversation is as it was")]

@@ -126,6 +126,7 @@ fn text_of(path: &Path) -> io::Result<String> {
 
 /// A script cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScriptError {
     /// The file cannot be read.
     #[error("the script `{path}` cannot be read: {source}", path = path.display())]
