@@ -92,13 +92,13 @@ fn the_place_of_sessions_may_be_relative() {
 /// What one call of `block_on` began goes on in the next.
 #[test]
 fn work_goes_on_from_one_block_on_to_the_next() {
-    let task = block_on(async {
-        tokio::spawn(async {
+    let begun = block_on(async {
+        Some(tokio::spawn(async {
             tokio::task::yield_now().await;
             7
-        })
-    })
-    .unwrap();
+        }))
+    });
+    let task = begun.unwrap().unwrap();
     assert_eq!(block_on(task).unwrap().unwrap(), 7);
 }
 
