@@ -416,7 +416,7 @@ impl Fold {
         if let Some(entry) = entry {
             self.written = self.clock.read(entry.ts).or(self.written);
             self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
-            self.state.apply(&entry);
+            self.state.take(entry);
         }
         self.damage.extend(damage.map(|kind| Damage { segment, line, kind }));
     }
