@@ -105,7 +105,7 @@ impl Agent {
         let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
         log.check_writable()?;
         let agent = Agent::new(setup, log);
-        let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, closing::THE_AGENT)?;
         closing::tell_carried_plan(&agent.log)?;
         let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;

@@ -60,6 +60,7 @@ pub mod agent;
 pub mod undo;
 
 pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
+pub use closing::known_of;
 pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use form::AnswerForm;

@@ -154,7 +154,8 @@ fn todos(statuses: &str) -> Value {
     json!({"calls": [{"name": "todo_write", "arguments": {"todos": items}}]})
 }
 
-/// R10, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes.
+/// R10, D15, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes. One
+/// that went back before its first turn is the newest session still.
 #[test]
 fn a_session_goes_back_and_forth() {
     let machine = Machine::new();
@@ -171,7 +172,8 @@ fn a_session_goes_back_and_forth() {
     machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1); plan 2/3"]);
     assert_eq!(machine.history(&id), now);
     machine.run(&["rewind", &id, "--turn", "0"]).did(&["before its first turn"]);
-    machine.run(&["exec", "--session", &id, "anew"]).did(&["one"]);
+    machine.run(&["sessions"]).did(&["(before its first turn again)"]);
+    machine.run(&["exec", "--last", "anew"]).did(&["one"]);
     assert!(!machine.history(&id).contains("first"));
     machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1)"]);
     assert_eq!(machine.history(&id), now);
@@ -187,6 +189,73 @@ fn a_rewind_that_cannot_be_is_refused() {
     machine.run(&["rewind", &id]).failed(2, &["--turn", "--undo"]);
     machine.run(&["rewind", &id, "--turn", "1", "--undo"]).failed(2, &["cannot be used with"]);
     machine.run(&["rewind", "zzz", "--turn", "1"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// What names something that is not there, or finds nothing to do, is refused as any command line that cannot be obeyed.
+#[test]
+fn where_there_is_nothing_to_do_the_exit_code_is_that_of_a_wrong_command_line() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let id = id.as_str();
+    let there = machine.path("there.mainstay");
+    fs::write(&there, "").unwrap();
+    for (arguments, said) in [
+        (vec!["undo", id], "no change of a file is left to take back"),
+        (vec!["undo", id, "--to", "999"], "there is no entry 999"),
+        (vec!["rewind", id, "--undo"], "there is no rewind to undo"),
+        (vec!["rewind", id, "--turn", "9"], "there is no turn 9"),
+        (vec!["rewind", id, "--entry", "999"], "there is no entry 999"),
+        (vec!["compact", id, "--undo"], "no compaction"),
+        (vec!["fork", id, "--turn", "9"], "there is no turn 9"),
+        (vec!["sessions", "restore", id], "no session has"),
+        (vec!["sessions", "rm", "zzz"], "no session has `zzz`"),
+        (vec!["plan", "zzz"], "no session has `zzz`"),
+        (vec!["history", "zzz"], "no session has `zzz`"),
+        (vec!["notify", "zzz", "x"], "no session has `zzz`"),
+        (vec!["export", id, "-o", there.to_str().unwrap()], "there.mainstay"),
+        (vec!["exec", "--session", "zzz", "x"], "no session has `zzz`"),
+        (vec!["exec", "--last", "--cwd", "..", "x"], "there is no session of"),
+    ] {
+        let ran = machine.run(&arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// D22: what was taken back is told from what is in effect, and from what somebody else wrote since.
+#[test]
+fn the_list_of_changes_says_what_became_of_each() {
+    let machine = Machine::new();
+    let write = |path: &str, text: &str| {
+        json!({"calls": [
+            {"name": "read", "arguments": {"path": path}},
+            {"name": "write", "arguments": {"path": path, "content": text}}
+        ]})
+    };
+    machine.script(json!([
+        write("a", "1\n"),
+        say("made"),
+        write("a", "2\n"),
+        write("b", "1\n"),
+        say("changed")
+    ]));
+    machine.run(&["exec", "first"]).did(&["made"]);
+    machine.run(&["exec", "--last", "second"]).did(&["changed"]);
+    let id = Machine::id_of(&machine.sessions()[0]);
+    let standings = || {
+        let list = machine.run(&["undo", &id, "--list"]).out;
+        let known = ["in effect", "taken back", "changed since"];
+        let standing = |line: &str| known.into_iter().find(|text| line.contains(text)).unwrap().to_owned();
+        list.lines().skip(1).map(standing).collect::<Vec<_>>()
+    };
+    assert_eq!(standings(), ["in effect", "in effect", "in effect"]);
+    machine.run(&["undo", &id]).did(&["put back", "removed"]);
+    assert_eq!(standings(), ["in effect", "taken back", "taken back"]);
+    machine.run(&["undo", &id]).did(&["removed"]);
+    assert_eq!(standings(), ["taken back", "taken back", "taken back"]);
+    fs::write(machine.path("work/b"), "by hand").unwrap();
+    assert_eq!(standings(), ["taken back", "taken back", "changed since"]);
+    machine.run(&["undo", &id]).failed(2, &["no change of a file is left", "--list"]);
 }
 
 /// N01, N02: a session that does not run is told when it goes on, once, in order; the text may come from stdin.
