@@ -495,7 +495,8 @@ fn after_a_kill_the_call_in_flight_is_told() {
     assert_eq!(document["messages"].as_array().unwrap().last().unwrap()["is_open"], json!(true));
     let ran = machine.run(&["exec", "--last", "go on"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "Going on.\n"), "{}", ran.err);
-    for part in ["was interrupted", "in flight then: bash", "may have run in part", "was not run again"] {
+    let told = "was interrupted just now, while it worked on: x\n  plan 1/2, at: Mend\n  it goes on from";
+    for part in [told, "in flight then: bash", "may have run in part", "was not run again"] {
         assert!(ran.err.contains(part), "no {part:?} in:\n{}", ran.err);
     }
     let history = machine.run(&["history"]).out;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use mainstay_agent::session::entry::Entry;
+use mainstay_agent::session::line;
 use serde_json::{Value, json};
 
 const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
@@ -253,9 +255,9 @@ fn the_list_of_changes_says_what_became_of_each() {
     assert_eq!(standings(), ["in effect", "taken back", "taken back"]);
     machine.run(&["undo", &id]).did(&["removed"]);
     assert_eq!(standings(), ["taken back", "taken back", "taken back"]);
+    machine.run(&["undo", &id]).failed(2, &["no change of a file is left", "--list"]);
     fs::write(machine.path("work/b"), "by hand").unwrap();
     assert_eq!(standings(), ["taken back", "taken back", "changed since"]);
-    machine.run(&["undo", &id]).failed(2, &["no change of a file is left", "--list"]);
 }
 
 /// N01, N02: a session that does not run is told when it goes on, once, in order; the text may come from stdin.
@@ -456,6 +458,31 @@ fn a_damaged_session_is_explained_and_repaired() {
     assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
     machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);
     machine.run(&["exec", "--session", &id, "on"]).did(&["two"]);
+}
+
+/// L04: the last number that an entry can have ends a session's writing, and no command that reads it.
+#[test]
+fn the_highest_number_is_read_by_every_command() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<Vec<u8>> = text.split_inclusive('\n').map(|line| line.as_bytes().to_vec()).collect();
+    let place = lines.len() - 3;
+    let entry = line::decode(lines[place].strip_suffix(b"\n").unwrap()).unwrap();
+    lines[place] = line::encode(&Entry { seq: u64::MAX, ..entry }).unwrap();
+    fs::write(&file, lines.concat()).unwrap();
+    for arguments in [
+        vec!["sessions"],
+        vec!["plan", &id],
+        vec!["history", &id],
+        vec!["history", &id, "--cache"],
+        vec!["undo", &id, "--list"],
+    ] {
+        let ran = machine.run(&arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.err);
+    }
+    machine.run(&["exec", "--session", &id, "on"]).failed(65, &["read-only"]);
 }
 
 /// L04: a session whose header is lost ends with 65 and is mended.

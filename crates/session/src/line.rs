@@ -84,8 +84,10 @@ pub(crate) fn sealed<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Er
     Ok(line)
 }
 
-/// Says whether a line, given without its newline, is what it was when it was sealed.
+/// Says whether a line, given without its newline, is what it was when it was sealed. A carriage return before the newline,
+/// which editors and transfers put there, is none of it.
 pub(crate) fn check_seal(line: &[u8]) -> Result<(), LineFault> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let covered = line.len().checked_sub(CRC_TAIL).ok_or(LineFault::NoChecksum)?;
     let (covered, tail) = line.split_at(covered);
     let found = tail

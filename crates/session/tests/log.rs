@@ -610,6 +610,19 @@ fn a_spilled_text_is_kept_once() {
     let folder = log.spill().folder().to_owned();
     assert_eq!(folder, log.dir().join("spill"));
     assert_eq!(log.spill().load(&hash).unwrap(), b"a long text");
+    // What a log names need not be a hash, and must not lead elsewhere.
+    let elsewhere = [
+        format!("../spill/{}", hash.as_str()),
+        log.spill().path(&hash).display().to_string(),
+        "../lock".into(),
+    ];
+    for name in elsewhere {
+        let found = log
+            .spill()
+            .load(&mainstay_session::message::ContentHash(name.clone()))
+            .map_err(|error| error.kind());
+        assert_eq!(found, Err(std::io::ErrorKind::NotFound), "{name}");
+    }
     assert_eq!(fs::read(folder.join(hash.as_str())).unwrap(), b"a long text");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     assert_eq!(fs::metadata(folder.join(hash.as_str())).unwrap().permissions().mode() & 0o777, 0o600);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::archive::trash_dir;
 use super::lock::HeldLocks;
-use super::reading::{first_entry, read_with_time, segments};
+use super::reading::{first_entry, read, segments};
 use super::{segment_path, session_dir, sessions_dir};
 use crate::entry::{Body, Clock, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
@@ -180,8 +180,8 @@ impl SessionSummary {
 
     /// Reads the current segment as a whole.
     fn take_whole(&mut self) {
-        let Ok((state, written)) = read_with_time(&self.dir) else { return };
-        self.last = self.last.max(written);
+        let Ok((state, opening)) = read(&self.dir) else { return };
+        self.last = self.last.max(opening.written);
         self.is_interrupted = state.turn_is_open && !self.is_running;
         // One that went back before its first turn has had turns, and can return to them.
         self.has_prompt |= state.turns > 0 || state.branch.is_some();
