@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use mainstay_agent::session::entry::Entry;
+use mainstay_agent::session::entry::{Body, Entry, When};
 use mainstay_agent::session::line;
 use serde_json::{Value, json};
 
@@ -425,6 +425,68 @@ fn sessions_are_found_put_away_and_brought_back() {
     machine.run(&["sessions", "restore", &second]).failed(2, &["no session has", "--trash"]);
     machine.run(&["sessions", "rm", "zzz"]).failed(2, &["no session has"]);
     machine.run(&["sessions", "--json", "rm", &first]).failed(2, &[]);
+}
+
+/// D15: of a child, a session that nobody spoke to and a real one, all of one directory, the real one is gone on with, though
+/// it is the oldest.
+#[test]
+fn the_newest_real_session_is_gone_on_with() {
+    let machine = Machine::new();
+    machine.three_turns();
+    let real = machine.sessions().remove(0);
+    let text = fs::read_to_string(real.join("0001.jsonl")).unwrap();
+    // An hour later, as another session.
+    let made = |number: u8, child: bool, most: usize| {
+        let id = format!("ffffffff-ffff-7fff-bfff-fffffffffff{number}");
+        let lines = text.lines().take(most).map(|line| {
+            let mut entry = line::decode(line.as_bytes()).unwrap();
+            if let When::At(ts) = &mut entry.ts {
+                *ts += jiff::SignedDuration::from_hours(1);
+            }
+            if let Body::Session(header) = &mut entry.body {
+                (header.session, header.child) = (id.parse().unwrap(), child);
+            }
+            line::encode(&entry).unwrap()
+        });
+        let dir = machine.path("data/sessions").join(&id);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("0001.jsonl"), lines.collect::<Vec<_>>().concat()).unwrap();
+    };
+    made(1, false, 3);
+    made(2, true, usize::MAX);
+    let listed: Vec<Value> = machine
+        .run(&["sessions", "--json"])
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<_> = listed.iter().map(|row| (row["child"] == true, row["has_prompt"] == true)).collect();
+    assert_eq!(kinds, [(true, true), (false, false), (false, true)]);
+    machine.run(&["exec", "--last", "on"]).did(&["four"]);
+    assert!(fs::read_to_string(real.join("0001.jsonl")).unwrap().contains("four"));
+}
+
+/// D16: nothing is removed by its age, whatever the times of the files are, and the age that is shown is that of the last
+/// entry.
+#[test]
+fn old_files_are_kept_and_the_last_entry_tells_the_age() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let dir = machine.sessions().remove(0);
+    let files = || {
+        let mut files: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    for path in before.iter().chain([&dir]) {
+        fs::File::open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    machine.run(&["sessions"]).did(&[&format!("{id}       now")]);
+    machine.run(&["exec", "another session"]).did(&["one"]);
+    machine.run(&["doctor"]).did(&["2, 0 running"]);
+    assert_eq!(files(), before);
+    assert_eq!(machine.sessions().len(), 2);
 }
 
 /// L04: what is lost is said with its place; a repair keeps the rest and the old bytes, and the session goes on.

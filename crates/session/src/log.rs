@@ -52,7 +52,7 @@ pub use export::{ExportError, Exported, export, new_export_file};
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
 pub use fork::{ForkError, Forked, fork};
-pub use import::{ImportError, import};
+pub use import::{ImportError, Imported, import};
 pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
 pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
