@@ -64,6 +64,7 @@ pub mod undo;
 use std::sync::OnceLock;
 
 pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
+pub use closing::known_of;
 pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use form::AnswerForm;

@@ -17,6 +17,7 @@ use mainstay_agent::prices::dollars;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
+use mainstay_agent::session::plan::PlanItemStatus;
 use mainstay_agent::tools::image::IMAGE_BYTES;
 use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
@@ -354,7 +355,7 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
         say(&format!("session {id} worked in {cwd}; it works in {here} from here on"));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
-    say_resumed(&resumed, id);
+    say_resumed(&agent, &resumed, id);
     Ok(agent)
 }
 
@@ -372,10 +373,17 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
     }
 }
 
-fn say_resumed(resumed: &Resumed, id: &str) {
+fn say_resumed(agent: &Agent, resumed: &Resumed, id: &str) {
     warn_of(&resumed.damage);
-    if resumed.was_interrupted {
-        say(&format!("session {id} was interrupted; going on from its last complete entry"));
+    if let Some(interruption) = resumed.interruption() {
+        say(&inert(&format!("session {id} was interrupted{interruption}")));
+        let plan = agent.read(|state| state.plan.plan.clone());
+        if !plan.items.is_empty() {
+            let active = plan.items.iter().find(|item| item.status == PlanItemStatus::InProgress);
+            let at = active.map_or(String::new(), |item| format!(", at: {}", inert(&item.content)));
+            say(&format!("  plan {}/{}{at}", plan.completed(), plan.items.len()));
+        }
+        say("  it goes on from its last complete entry; no command was run again");
     }
     for job in &resumed.ended_jobs {
         say(&format!("{} ran then, and ended with it: {}", job.id(), inert(&job.command)));

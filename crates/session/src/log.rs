@@ -52,7 +52,7 @@ pub use export::{ExportError, Exported, export, new_export_file};
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
 pub use fork::{ForkError, Forked, fork};
-pub use import::{ImportError, import};
+pub use import::{ImportError, Imported, import};
 pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
 pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
@@ -189,9 +189,9 @@ impl Log {
             segment: 1,
             durability,
             file,
-            state: fold(&entries),
-            unwritten: VecDeque::new(),
             next_seq: after(&entries, 1),
+            state: fold(entries),
+            unwritten: VecDeque::new(),
             told_time: None,
             unsynced_dirs: new_names,
             _lock: lock,
@@ -388,8 +388,8 @@ impl Log {
         self.unsynced_dirs = vec![self.dir.clone()];
         self.told_time = None;
         self.segment = segment;
-        self.state = fold(&entries);
         self.next_seq = after(&entries, self.next_seq);
+        self.state = fold(entries);
         Ok(())
     }
 
@@ -440,7 +440,7 @@ impl Log {
                 source,
             })?;
             if let Some(entry) = self.unwritten.pop_front() {
-                self.state.apply(&entry);
+                self.state.take(entry);
             }
         }
         Ok(())
@@ -487,9 +487,9 @@ fn after(entries: &[Entry], otherwise: Seq) -> Seq {
     entries.last().map_or(otherwise, |entry| entry.seq + 1)
 }
 
-fn fold(entries: &[Entry]) -> SessionState {
+fn fold(entries: Vec<Entry>) -> SessionState {
     let mut state = SessionState::default();
-    entries.iter().for_each(|entry| state.apply(entry));
+    entries.into_iter().for_each(|entry| state.take(entry));
     state
 }
 

@@ -447,6 +447,11 @@ impl ContentHash {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether it is one. A log may hold any text in its place, such as a path.
+    pub fn is_hash(&self) -> bool {
+        self.0.len() == 64 && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    }
 }
 
 /// Writes bytes as lower-case hexadecimal digits.

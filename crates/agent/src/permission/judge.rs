@@ -73,7 +73,7 @@ impl Judge<'_> {
     }
 
     fn grants_for(&self, tool: &str) -> Vec<Rule> {
-        let lasting = self.grants.iter().filter(|grant| grant.scope != "once");
+        let lasting = self.grants.iter().filter(|grant| grant.lasts());
         let all = lasting.chain(self.rules.given()).filter(|grant| grant.tool == tool);
         all.filter_map(granted).collect()
     }
