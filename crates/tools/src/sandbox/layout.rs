@@ -1,18 +1,18 @@
 //! Which places are meant by a sandbox: what may be written, and what in it may not.
 //!
-//! Made once, when the supervisor starts, from the file system as it is then. All paths are absolute and free of links.
+//! Made when the supervisor starts, from the file system as it is then; `held.rs` follows what changes outside. All paths are absolute and free of links.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
 use mainstay_session::message::FilePath;
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
-use super::{Sandbox, SandboxMode, git};
+use super::{Sandbox, SandboxMode, configuration, git};
 
 /// The places of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub(crate) struct Layout {
     pub(crate) pinned: Vec<FilePath>,
     /// What in those must not come to be.
     pub(crate) absent: Vec<FilePath>,
+    /// Files in which git keeps how to go on with what it has begun.
+    pub(crate) continued: Vec<FilePath>,
     /// Whether something is to be protected that is in neither: a link, or more than can be named.
     pub(crate) is_partly_open: bool,
     /// What was asked for and cannot be done: a sentence each.
@@ -45,7 +47,7 @@ const MOST_NAMED: usize = 200;
 const MOST_LOOKED_AT: usize = 100_000;
 
 /// Where there is much that nobody wrote: left out if there is too much else.
-const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
+pub(super) const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
 
 impl Layout {
     /// The places that a sandbox means now.
@@ -55,6 +57,7 @@ impl Layout {
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
         let mut open = Vec::new();
+        let mut continued = Vec::new();
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             writable.extend(git.directories);
@@ -73,14 +76,18 @@ impl Layout {
                     )),
                 }
             }
+            if let Some(root) = &git.root {
+                forbidden.extend(led_to(root, sandbox, &mut open));
+            }
             forbidden.extend(git.protected);
             open.extend(git.unseen);
+            continued = git.continued.into_iter().map(FilePath).collect();
             forbidden.push(sandbox.workspace.join(".mainstay"));
             forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
+        Layout { continued, ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes) }
     }
 
     fn sorted(
@@ -108,9 +115,8 @@ impl Layout {
             }
         }
         for path in protected.iter().chain(&absent) {
-            let inside = |way: &&Path| writable.iter().any(|root| way.starts_with(root) && *way != root);
-            let on_the_way = path.ancestors().skip(1).take_while(inside).filter(|way| way.is_dir());
-            pinned.extend(on_the_way.map(Path::to_owned));
+            let writable = writable.iter().map(PathBuf::as_path);
+            pinned.extend(on_the_way(path, writable).filter(|way| way.is_dir()).map(Path::to_owned));
         }
         pinned.retain(|path| !writable.contains(path) && !protected.contains(path));
         pinned.sort();
@@ -125,6 +131,7 @@ impl Layout {
             protected: all(protected),
             pinned: all(pinned),
             absent: all(absent),
+            continued: Vec::new(),
             is_partly_open,
             notes,
         }
@@ -149,10 +156,32 @@ impl Layout {
         })
     }
 
+    /// The directories on the way to a place, those that may be written as a whole left out; the nearest first.
+    pub(super) fn on_the_way<'a>(&'a self, place: &'a Path) -> impl Iterator<Item = &'a Path> {
+        on_the_way(place, self.writable.iter().map(FilePath::as_path))
+    }
+
+    /// The directories that are mounts so that they cannot be moved, an outer one before what lies in it.
+    pub(super) fn movable(&self) -> impl Iterator<Item = &Path> {
+        let is_inside = |path: &&Path| !self.outermost().any(|root| root == *path);
+        let mut all: Vec<&Path> =
+            self.writable.iter().chain(&self.pinned).map(FilePath::as_path).filter(is_inside).collect();
+        all.sort();
+        all.into_iter()
+    }
+
     /// Whether anything inside of what may be written is kept from commands.
     pub(crate) fn protects(&self) -> bool {
         !self.protected.is_empty() || !self.absent.is_empty()
     }
+}
+
+fn on_the_way<'a>(
+    place: &'a Path,
+    writable: impl Iterator<Item = &'a Path> + Clone,
+) -> impl Iterator<Item = &'a Path> {
+    let inside = move |way: &&Path| writable.clone().any(|root| way.starts_with(root) && *way != root);
+    place.ancestors().skip(1).take_while(inside)
 }
 
 fn has_link_on_the_way(path: &Path) -> bool {
@@ -161,6 +190,40 @@ fn has_link_on_the_way(path: &Path) -> bool {
 
 fn is_never_writable(path: &Path) -> bool {
     path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
+}
+
+/// Where git's configuration leads: what it is read from, and the directory of hooks.
+fn led_to(root: &Path, sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
+    let may_be_written = |path: &Path| {
+        std::iter::once(&sandbox.workspace).chain(&sandbox.writable).any(|root| path.starts_with(root))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(git) = installed("git", &path, may_be_written) else { return Vec::new() };
+    let mut places = match configuration::led_to(root, &git) {
+        Ok(places) => places,
+        Err(why) => {
+            open.push(format!("what git reads its configuration from is not protected: {why}"));
+            return Vec::new();
+        }
+    };
+    let holds_all = |place: &PathBuf| root.starts_with(place) || sandbox.workspace.starts_with(place);
+    if let Some(place) = places.iter().find(|place| holds_all(place) && may_be_written(place)) {
+        open.push(format!("{} is where git's hooks lie, and holds all that commands write", place.display()));
+    }
+    places.retain(|place| !holds_all(place));
+    places
+}
+
+/// A program in a list of directories; never one that depends on where this runs, or that commands could have made.
+pub(super) fn installed(
+    name: &str,
+    directories: &OsStr,
+    may_be_written: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let all = std::env::split_paths(directories).filter(|folder| folder.is_absolute());
+    let real = all.filter_map(|folder| folder.join(name).canonicalize().ok());
+    real.filter(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
+        .find(|path| !may_be_written(path))
 }
 
 /// What the user's patterns name: a directory for `directory/**`, what is there for other patterns.
@@ -233,37 +296,6 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
         Some((Ok(rest), real)) if rest.as_os_str().is_empty() => real,
         Some((Ok(rest), real)) => real.join(rest),
         Some((Err(_), _)) | None => plain,
-    }
-}
-
-/// Moves what has come to be, though it must not, out of the way. Says from where to where.
-pub(crate) fn put_aside(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
-    let planted = layout.absent.iter().filter(|path| path.as_path().symlink_metadata().is_ok());
-    planted.filter_map(|path| Some((path.0.clone(), layout.moved(path.as_path()).ok()?))).collect()
-}
-
-impl Layout {
-    /// Moves what lies at a path, and not where a link on the way would lead.
-    fn moved(&self, path: &Path) -> io::Result<PathBuf> {
-        let root = self.outermost().find(|root| path.starts_with(root));
-        let (Some(root), Some(name)) = (root, path.file_name()) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut folder = openat(CWD, root, flags, Mode::empty())?;
-        for part in path.parent().and_then(|folder| folder.strip_prefix(root).ok()).into_iter().flatten() {
-            folder = openat(&folder, part, flags, Mode::empty())?;
-        }
-        for number in 1..1_000 {
-            let mut free = name.to_owned();
-            free.push(format!(".refused-{number}"));
-            match renameat_with(&folder, name, &folder, &free, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok(path.with_file_name(free)),
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::Error::other("no name is free"))
     }
 }
 
