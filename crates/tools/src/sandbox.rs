@@ -8,10 +8,10 @@
 //!
 //! Reading is not confined: what a command reads can leave the machine only as what the model is told.
 
-mod continued;
 mod git;
 mod configuration;
 mod layout;
+mod continued;
 mod blame;
 mod temporary;
 #[cfg(target_os = "linux")]

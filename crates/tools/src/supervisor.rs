@@ -98,7 +98,7 @@ pub struct Supervisor {
 #[derive(Debug, Default)]
 struct Company {
     running: usize,
-    /// Whether one was let go without its end being seen, so that nobody knows what it left.
+    /// Whether one was let go without its end being seen, or left something, so that nobody knows what is whose.
     is_doubtful: bool,
 }
 
@@ -106,7 +106,7 @@ struct Company {
 #[derive(Debug)]
 struct Presence {
     company: Arc<Mutex<Company>>,
-    /// Whether it had ended, or never begun, when this was dropped.
+    /// Whether it had ended and left nothing, or never begun, when this was dropped.
     is_over: bool,
 }
 
@@ -160,6 +160,13 @@ pub(crate) struct Finished {
     pub(crate) asides: Vec<Aside>,
     /// Whether somebody in the sandbox tried to reach a network while it ran.
     pub(crate) tried_network: bool,
+}
+
+impl Finished {
+    /// Whether nothing of it is there that could make, or is, what must not be there.
+    fn left_nothing(&self) -> bool {
+        self.stuck == 0 && self.asides.iter().all(|aside| aside.moved.is_ok())
+    }
 }
 
 pub(crate) use protocol::Exit;
@@ -662,7 +669,7 @@ impl Running {
     ) -> Result<Finished, RunError> {
         let Running { connection, printed, presence } = self;
         let finished = connection.attend(timeout, cancel, printed, &mut output).await;
-        presence.is_over = finished.is_ok();
+        presence.is_over = finished.as_ref().is_ok_and(Finished::left_nothing);
         finished.map_err(|error| RunError::lost(&error))
     }
 }

@@ -201,6 +201,7 @@ const CASES: &[(&str, Case)] = cases![
         sockets_that_come_later_are_hidden,
         what_cannot_be_moved_aside_is_said,
         nothing_is_planted_in_what_git_goes_on_with,
+        a_file_with_two_names_does_not_count_as_kept,
         where_gits_configuration_leads_is_protected,
         a_tried_network_is_said_though_all_went_well;
     git:

@@ -1,7 +1,8 @@
 //! What git goes on with: files in which a command of today could name a program that the user's git runs tomorrow.
 //!
 //! A rebase that has stopped keeps a list of what is to be done yet, and `exec` lines in it are run by `git rebase
-//! --continue`. A merge strategy that is a path names a program too. Such lines are refused if they were not there
+//! --continue`. A merge strategy that is a path names a program too. And where the repository of a submodule lies already,
+//! `git submodule update --init` takes it as it is, with its hooks. Such things are refused if they were not there
 //! when the command began; everything else in these files is git's own business.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,34 +11,41 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::Layout;
+use mainstay_session::message::FilePath;
+
+use super::{Layout, git};
 
 /// The most that is read of such a file. What is longer is taken for one that names a program.
 const LONGEST: u64 = 4 << 20;
 
-/// Files in a git directory that say how to go on.
-pub(super) const FILES: [&str; 3] =
-    ["rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"];
-
-/// The lines that name programs, by file.
-pub(crate) type Lines = BTreeMap<PathBuf, BTreeSet<String>>;
-
-/// What is there now.
-pub(super) fn lines(layout: &Layout) -> Lines {
-    let files = layout.continued.iter().map(|path| path.as_path());
-    files
-        .filter_map(|file| Some((file.to_owned(), programs_in(file)?)))
-        .filter(|(_, lines)| !lines.is_empty())
-        .collect()
+/// What there is of it, to be compared with what there is later.
+#[derive(Debug, Default)]
+pub(crate) struct Continued {
+    /// The lines that name programs, by file.
+    lines: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The repositories of submodules.
+    modules: BTreeSet<PathBuf>,
 }
 
-/// The files in which there is more than there was.
-pub(super) fn planted(layout: &Layout, before: &Lines) -> Vec<PathBuf> {
-    let was_there = |file: &Path, line: &String| before.get(file).is_some_and(|lines| lines.contains(line));
-    let now = lines(layout).into_iter();
-    now.filter(|(file, lines)| !lines.iter().all(|line| was_there(file, line)))
-        .map(|(file, _)| file)
-        .collect()
+impl Continued {
+    /// What is there now.
+    pub(super) fn now(layout: &Layout) -> Self {
+        let files = layout.continued.iter().map(FilePath::as_path);
+        let lines = files.filter_map(|file| Some((file.to_owned(), programs_in(file)?)));
+        let modules = git::modules_in(layout.modules.iter().map(FilePath::as_path));
+        Continued { lines: lines.collect(), modules }
+    }
+
+    /// The files and repositories in which there is now what was not there.
+    pub(super) fn planted(&self, layout: &Layout) -> Vec<PathBuf> {
+        let now = Continued::now(layout);
+        let was_there =
+            |file: &Path, line: &String| self.lines.get(file).is_some_and(|lines| lines.contains(line));
+        let files = now.lines.into_iter();
+        let files = files.filter(|(file, lines)| !lines.iter().all(|line| was_there(file, line)));
+        let modules = now.modules.into_iter().filter(|path| !self.modules.contains(path));
+        files.map(|(file, _)| file).chain(modules).collect()
+    }
 }
 
 /// The lines that name programs; none if there is no such file.
@@ -50,7 +58,7 @@ fn programs_in(file: &Path) -> Option<BTreeSet<String>> {
         return Some(BTreeSet::from(["too long".to_owned()]));
     }
     let text = String::from_utf8_lossy(&bytes);
-    let is_todo = file.ends_with(FILES[0]);
+    let is_todo = file.ends_with(git::CONTINUED[0]);
     let names_program = |line: &&str| if is_todo { is_exec(line) } else { line.contains('/') };
     Some(text.lines().filter(names_program).map(str::to_owned).collect())
 }

@@ -3,11 +3,11 @@
 //! What a `.git` file names is believed only if it names the workspace back, or lies in the repository around it: else
 //! a repository could open any directory to its commands.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::continued;
 use crate::repository::{git_directory, small_file};
 
 /// What git is told of a workspace.
@@ -19,6 +19,8 @@ pub(super) struct Git {
     pub(super) protected: Vec<PathBuf>,
     /// Files that say how git goes on with what it has begun.
     pub(super) continued: Vec<PathBuf>,
+    /// Directories in which the repositories of submodules lie, or would.
+    pub(super) modules: Vec<PathBuf>,
     /// The directory in which the repository is checked out.
     pub(super) root: Option<PathBuf>,
     /// Why that is not all: too much to look at, or a link where git keeps directories.
@@ -45,6 +47,10 @@ const OF_REPOSITORIES: [&str; 9] = [
 
 /// The same of a linked worktree, which has its hooks and its configuration from the repository.
 const OF_WORKTREES: [&str; 3] = ["config.worktree", "commondir", "gitdir"];
+
+/// Files in a git directory that say how to go on with what was begun: the list of a rebase, and merge strategies.
+pub(super) const CONTINUED: [&str; 3] =
+    ["rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"];
 
 /// Looks at the nearest `.git` upwards.
 pub(super) fn of(workspace: &Path) -> Git {
@@ -131,13 +137,24 @@ fn of_directories(directories: Vec<PathBuf>) -> Git {
         parts.add_repository(directory, DEPTH);
     }
     let Parts { protected, continued, unseen, .. } = parts;
-    Git { directories, protected, continued, root: None, unseen }
+    let modules = directories.iter().map(|directory| directory.join("modules")).collect();
+    Git { directories, protected, continued, modules, root: None, unseen }
+}
+
+/// The repositories of submodules below directories.
+pub(super) fn modules_in<'a>(directories: impl Iterator<Item = &'a Path>) -> BTreeSet<PathBuf> {
+    let mut parts = Parts::default();
+    for directory in directories {
+        parts.add_modules(directory, DEPTH);
+    }
+    parts.repositories
 }
 
 /// What is found while looking through repositories.
 #[derive(Default)]
 struct Parts {
     seen: usize,
+    repositories: BTreeSet<PathBuf>,
     protected: Vec<PathBuf>,
     continued: Vec<PathBuf>,
     unseen: Option<String>,
@@ -146,11 +163,11 @@ struct Parts {
 impl Parts {
     fn add_repository(&mut self, directory: &Path, depth: usize) {
         self.protected.extend(OF_REPOSITORIES.map(|name| directory.join(name)));
-        self.continued.extend(continued::FILES.map(|name| directory.join(name)));
+        self.continued.extend(CONTINUED.map(|name| directory.join(name)));
         self.add_modules(&directory.join("modules"), depth);
         for worktree in self.folders_in(&directory.join("worktrees")) {
             self.protected.extend(OF_WORKTREES.map(|name| worktree.join(name)));
-            self.continued.extend(continued::FILES.map(|name| worktree.join(name)));
+            self.continued.extend(CONTINUED.map(|name| worktree.join(name)));
             self.add_modules(&worktree.join("modules"), depth);
         }
     }
@@ -161,6 +178,7 @@ impl Parts {
             if depth == 0 {
                 self.leave(&path, "lies too deep");
             } else if path.join("HEAD").symlink_metadata().is_ok() {
+                self.repositories.insert(path.clone());
                 self.add_repository(&path, depth - 1);
             } else {
                 self.add_modules(&path, depth - 1);

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::confine::Confinement;
-use super::continued::{self, Lines};
+use super::continued::Continued;
 use super::layout::{Layout, SHARED_MEMORY, installed};
 use super::namespaces::{Place, cover, hide};
 use super::sockets::hidden_folders;
@@ -32,8 +32,8 @@ pub(crate) struct Held {
     confinement: Confinement,
     way: Way,
     sockets: BTreeSet<PathBuf>,
-    /// What names programs in the files that git goes on with, as it was when the command began.
-    lines: Lines,
+    /// What git would go on with, as it was when the command began.
+    continued: Continued,
     /// The directory that the temporary one lies in, as it is outside.
     around: Option<OwnedFd>,
     _claim: Option<Claim>,
@@ -61,8 +61,8 @@ impl Held {
         };
         let confinement = Confinement::new(way != Way::Plain, has_own_terminals)?;
         let report = report(way, &layout);
-        let lines = Lines::new();
-        Ok((Held { layout, confinement, way, sockets, lines, around, _claim: claim }, report))
+        let continued = Continued::default();
+        Ok((Held { layout, confinement, way, sockets, continued, around, _claim: claim }, report))
     }
 
     /// Puts a command, which was just forked, under it.
@@ -78,7 +78,7 @@ impl Held {
     ///
     /// What cannot be made good here. It may be in a new process.
     pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
-        self.lines = continued::lines(&self.layout);
+        self.continued = Continued::now(&self.layout);
         self.renew_protected(is_alone)?;
         self.sockets.extend(sockets.iter().map(|path| path.0.clone()));
         for socket in &self.sockets {
@@ -150,7 +150,7 @@ impl Held {
     pub(crate) fn put_aside(&self) -> Vec<Aside> {
         let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
         let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be).map(Path::to_owned);
-        let planted = continued::planted(&self.layout, &self.lines);
+        let planted = self.continued.planted(&self.layout);
         absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path)).collect()
     }
 

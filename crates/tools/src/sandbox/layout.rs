@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
@@ -30,6 +30,8 @@ pub(crate) struct Layout {
     pub(crate) absent: Vec<FilePath>,
     /// Files in which git keeps how to go on with what it has begun.
     pub(crate) continued: Vec<FilePath>,
+    /// Directories in which git has, or would make, the repositories of submodules.
+    pub(crate) modules: Vec<FilePath>,
     /// Whether something is to be protected that is in neither: a link, or more than can be named.
     pub(crate) is_partly_open: bool,
     /// What was asked for and cannot be done: a sentence each.
@@ -46,6 +48,9 @@ const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 const MOST_NAMED: usize = 200;
 const MOST_LOOKED_AT: usize = 100_000;
 
+/// The most files below a protected directory that are looked at for other names.
+const MOST_LINKED: usize = 2_000;
+
 /// Where there is much that nobody wrote: left out if there is too much else.
 pub(super) const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
 
@@ -57,7 +62,7 @@ impl Layout {
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
         let mut open = Vec::new();
-        let mut continued = Vec::new();
+        let (mut continued, mut modules) = (Vec::new(), Vec::new());
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             writable.extend(git.directories);
@@ -82,12 +87,13 @@ impl Layout {
             forbidden.extend(git.protected);
             open.extend(git.unseen);
             continued = git.continued.into_iter().map(FilePath).collect();
+            modules = git.modules.into_iter().map(FilePath).collect();
             forbidden.push(sandbox.workspace.join(".mainstay"));
             forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout { continued, ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes) }
+        Layout { continued, modules, ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes) }
     }
 
     fn sorted(
@@ -110,7 +116,13 @@ impl Layout {
                     let said = "is to be protected but is, or lies behind, a link, which can be replaced";
                     open.push(format!("{} {said}", path.display()));
                 }
-                Ok(_) => protected.push(path),
+                Ok(_) => {
+                    if let Some(file) = with_another_name(&path) {
+                        let said = "is to be protected but has another name (a hard link), by which it can be changed";
+                        open.push(format!("{} {said}", file.display()));
+                    }
+                    protected.push(path);
+                }
                 Err(_) => absent.push(path),
             }
         }
@@ -132,6 +144,7 @@ impl Layout {
             pinned: all(pinned),
             absent: all(absent),
             continued: Vec::new(),
+            modules: Vec::new(),
             is_partly_open,
             notes,
         }
@@ -186,6 +199,14 @@ fn on_the_way<'a>(
 
 fn has_link_on_the_way(path: &Path) -> bool {
     path.parent().is_some_and(|folder| resolved(folder) != folder)
+}
+
+/// A file at or below a path that can be written by another name: whoever packs an archive can give it one.
+fn with_another_name(path: &Path) -> Option<PathBuf> {
+    let files = ignore::WalkBuilder::new(path).standard_filters(false).build().flatten().take(MOST_LINKED);
+    let mut linked = files
+        .filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1));
+    linked.next().map(ignore::DirEntry::into_path)
 }
 
 fn is_never_writable(path: &Path) -> bool {

@@ -291,6 +291,33 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         .run("mkdir -p .git/sequencer; printf '[options]\\nstrategy = ./evil\\n' > .git/sequencer/opts")
         .await;
     assert!(said.contains(".git/sequencer/opts is protected"), "{said}");
+    // A repository where git would look for that of a submodule.
+    let said =
+        bench.run("git init -q --bare .git/modules/later && git init -q --bare .git/modules/deep/er").await;
+    for name in ["later", "deep/er"] {
+        let place = bench.place.root.join(".git/modules").join(name);
+        assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
+    }
+}
+
+/// A protected file that has another name, as an archive can give it.
+pub(crate) async fn a_file_with_two_names_does_not_count_as_kept(way: Way) {
+    for (name, other) in [(".git/config", "innocent"), (".git/hooks/pre-commit", "deep/innocent")] {
+        let bench = Bench::with(|root| {
+            git(root, &["init", "-q", "--template="]);
+            fs::create_dir_all(root.join(".git/hooks")).unwrap();
+            fs::create_dir(root.join("deep")).unwrap();
+            fs::write(root.join(".git/hooks/pre-commit"), "").unwrap();
+            fs::hard_link(root.join(name), root.join(other)).unwrap();
+            Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+        });
+        let report = bench.report().await;
+        assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false), "{name}");
+        assert!(
+            report.lacking.iter().any(|lack| lack.contains("has another name (a hard link)")),
+            "{report:?}"
+        );
+    }
 }
 
 /// Hooks that lie elsewhere, and configuration that is read from elsewhere.

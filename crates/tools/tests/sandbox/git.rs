@@ -123,7 +123,7 @@ pub(crate) async fn git_waits_for_nobody(way: Way) {
     ] {
         let begun = Instant::now();
         let said = bench.run(command).await;
-        assert!(begun.elapsed() < Duration::from_secs(2), "{command}\n{said}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{command}\n{said}");
         assert!(said.contains(expected), "{command}\n{said}");
         let has_hint = said.contains("[commands have no editor: ");
         assert_eq!(has_hint, expected == "editor", "{command}\n{said}");
