@@ -3,7 +3,6 @@
 //! What a `.git` file names is believed only if it names the workspace back, or lies in the repository around it: else
 //! a repository could open any directory to its commands.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +16,8 @@ pub(super) struct Git {
     pub(super) directories: Vec<PathBuf>,
     /// What in them, there or not, makes programs run: hooks, configuration, and what would lead to others.
     pub(super) protected: Vec<PathBuf>,
-    /// Files that say how git goes on with what it has begun.
-    pub(super) continued: Vec<PathBuf>,
+    /// The directories of repositories and of linked worktrees in them.
+    pub(super) repositories: Vec<PathBuf>,
     /// Directories in which the repositories of submodules lie, or would.
     pub(super) modules: Vec<PathBuf>,
     /// The directory in which the repository is checked out.
@@ -47,10 +46,6 @@ const OF_REPOSITORIES: [&str; 9] = [
 
 /// The same of a linked worktree, which has its hooks and its configuration from the repository.
 const OF_WORKTREES: [&str; 3] = ["config.worktree", "commondir", "gitdir"];
-
-/// Files in a git directory that say how to go on with what was begun: the list of a rebase, and merge strategies.
-pub(super) const CONTINUED: [&str; 3] =
-    ["rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"];
 
 /// Looks at the nearest `.git` upwards.
 pub(super) fn of(workspace: &Path) -> Git {
@@ -136,38 +131,37 @@ fn of_directories(directories: Vec<PathBuf>) -> Git {
     for directory in &directories {
         parts.add_repository(directory, DEPTH);
     }
-    let Parts { protected, continued, unseen, .. } = parts;
+    let Parts { protected, repositories, unseen, .. } = parts;
     let modules = directories.iter().map(|directory| directory.join("modules")).collect();
-    Git { directories, protected, continued, modules, root: None, unseen }
+    Git { directories, protected, repositories, modules, root: None, unseen }
 }
 
-/// The repositories of submodules below directories.
-pub(super) fn modules_in<'a>(directories: impl Iterator<Item = &'a Path>) -> BTreeSet<PathBuf> {
+/// The repositories of submodules below directories, and whether those are all.
+pub(super) fn modules_in<'a>(directories: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, bool) {
     let mut parts = Parts::default();
     for directory in directories {
         parts.add_modules(directory, DEPTH);
     }
-    parts.repositories
+    (parts.repositories, parts.unseen.is_none())
 }
 
 /// What is found while looking through repositories.
 #[derive(Default)]
 struct Parts {
     seen: usize,
-    repositories: BTreeSet<PathBuf>,
+    repositories: Vec<PathBuf>,
     protected: Vec<PathBuf>,
-    continued: Vec<PathBuf>,
     unseen: Option<String>,
 }
 
 impl Parts {
     fn add_repository(&mut self, directory: &Path, depth: usize) {
         self.protected.extend(OF_REPOSITORIES.map(|name| directory.join(name)));
-        self.continued.extend(CONTINUED.map(|name| directory.join(name)));
+        self.repositories.push(directory.to_owned());
         self.add_modules(&directory.join("modules"), depth);
         for worktree in self.folders_in(&directory.join("worktrees")) {
             self.protected.extend(OF_WORKTREES.map(|name| worktree.join(name)));
-            self.continued.extend(CONTINUED.map(|name| worktree.join(name)));
+            self.repositories.push(worktree.clone());
             self.add_modules(&worktree.join("modules"), depth);
         }
     }
@@ -178,7 +172,6 @@ impl Parts {
             if depth == 0 {
                 self.leave(&path, "lies too deep");
             } else if path.join("HEAD").symlink_metadata().is_ok() {
-                self.repositories.insert(path.clone());
                 self.add_repository(&path, depth - 1);
             } else {
                 self.add_modules(&path, depth - 1);

@@ -150,8 +150,14 @@ impl Held {
     pub(crate) fn put_aside(&self) -> Vec<Aside> {
         let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
         let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be).map(Path::to_owned);
-        let planted = self.continued.planted(&self.layout);
-        absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path)).collect()
+        let now = Continued::now(&self.layout);
+        let planted = self.continued.planted(&now);
+        let moved = absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path));
+        let hidden = self.continued.hidden(&now).map(|path| Aside {
+            path: FilePath(path.clone()),
+            moved: Err("there is more than can be looked at".to_owned()),
+        });
+        moved.chain(hidden).collect()
     }
 
     /// How often somebody tried so far to reach a network that is not there; none where nobody counts it.

@@ -28,8 +28,8 @@ pub(crate) struct Layout {
     pub(crate) pinned: Vec<FilePath>,
     /// What in those must not come to be.
     pub(crate) absent: Vec<FilePath>,
-    /// Files in which git keeps how to go on with what it has begun.
-    pub(crate) continued: Vec<FilePath>,
+    /// The directories of repositories, in which git keeps how to go on.
+    pub(crate) repositories: Vec<FilePath>,
     /// Directories in which git has, or would make, the repositories of submodules.
     pub(crate) modules: Vec<FilePath>,
     /// Whether something is to be protected that is in neither: a link, or more than can be named.
@@ -62,7 +62,7 @@ impl Layout {
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
         let mut open = Vec::new();
-        let (mut continued, mut modules) = (Vec::new(), Vec::new());
+        let (mut repositories, mut modules) = (Vec::new(), Vec::new());
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             writable.extend(git.directories);
@@ -86,14 +86,18 @@ impl Layout {
             }
             forbidden.extend(git.protected);
             open.extend(git.unseen);
-            continued = git.continued.into_iter().map(FilePath).collect();
+            repositories = git.repositories.into_iter().map(FilePath).collect();
             modules = git.modules.into_iter().map(FilePath).collect();
             forbidden.push(sandbox.workspace.join(".mainstay"));
             forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout { continued, modules, ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes) }
+        Layout {
+            repositories,
+            modules,
+            ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
+        }
     }
 
     fn sorted(
@@ -143,7 +147,7 @@ impl Layout {
             protected: all(protected),
             pinned: all(pinned),
             absent: all(absent),
-            continued: Vec::new(),
+            repositories: Vec::new(),
             modules: Vec::new(),
             is_partly_open,
             notes,

@@ -291,6 +291,15 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         .run("mkdir -p .git/sequencer; printf '[options]\\nstrategy = ./evil\\n' > .git/sequencer/opts")
         .await;
     assert!(said.contains(".git/sequencer/opts is protected"), "{said}");
+    // Where git writes through a link.
+    let said = bench
+        .run("mkdir -p .git/logs/refs/heads; for l in .git/COMMIT_EDITMSG .git/logs/HEAD .git/logs/refs/heads/x; do \
+              ln -sf $OUT/victim $l; done")
+        .await;
+    for name in ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/x"] {
+        let place = bench.place.root.join(".git").join(name);
+        assert!(said.contains(&format!("{} is protected", place.display())) && !place.is_symlink(), "{said}");
+    }
     // A repository where git would look for that of a submodule.
     let said =
         bench.run("git init -q --bare .git/modules/later && git init -q --bare .git/modules/deep/er").await;
@@ -298,6 +307,10 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         let place = bench.place.root.join(".git/modules").join(name);
         assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
     }
+    let said = bench
+        .run("for n in $(seq 201); do mkdir .git/modules/$n; done; git init -q --bare .git/modules/z")
+        .await;
+    assert!(said.contains("could not be moved away (there is more than can be looked at)"), "{said}");
 }
 
 /// A protected file that has another name, as an archive can give it.
