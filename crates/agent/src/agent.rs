@@ -56,6 +56,7 @@ pub struct Resumed {
 
 /// Why a session could not be begun.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The setup cannot be used.
     #[error(transparent)]
@@ -128,6 +129,8 @@ impl Agent {
     ///
     /// When `cancel` fires, the running step is cancelled, its calls get results, and the turn ends as cancelled. What
     /// fails is in the report.
+    ///
+    /// The future may be dropped, too: commands end, and the next turn says in the log what was cut short.
     pub async fn run(&mut self, prompt: impl Into<Prompt>, cancel: &CancellationToken) -> TurnReport {
         self.turn(cancel).run(Some(prompt.into())).await
     }
@@ -230,7 +233,8 @@ impl Agent {
         self.jobs.running()
     }
 
-    /// The history of the current segment: exactly what requests hold.
+    /// The history of the current segment: exactly what requests hold. While a turn runs, which has the agent to itself,
+    /// another reader of the log does: [`mainstay_session::log::read`], then [`History::of`].
     pub fn get_history(&self) -> History {
         self.log.read(History::of)
     }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use mainstay_agent::prices::UNITS_PER_DOLLAR;
@@ -101,7 +102,7 @@ pub(crate) struct TurnArguments {
     #[arg(long, value_name = "MODE")]
     sandbox: Option<SandboxChoice>,
     /// End a turn after this many steps, a step being one request and the calls it asks for [default: 500]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     max_steps: Option<u32>,
 }
 
@@ -152,10 +153,10 @@ pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) turns: TurnArguments,
     /// End after the step with which the turn has cost this many US dollars; needs the model's prices
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, allow_negative_numbers = true)]
     pub(crate) max_cost: Option<u64>,
     /// End after this time, such as 90s, 10m or 1h30m; the running step is cancelled
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) max_time: Option<Duration>,
     /// Go on up to N times while plan items are unfinished, and exit with 3 if they stay so [N: 3]
     #[arg(
@@ -166,7 +167,8 @@ pub(crate) struct ExecArguments {
         default_missing_value = REQUIRE_PLAN_TIMES
     )]
     pub(crate) require_plan: Option<u32>,
-    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once. Needs a model that
+    /// takes images (`images` in the configuration)
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
     /// The answer must be a JSON document that fits the JSON Schema in this file
@@ -463,8 +465,22 @@ impl ExecArguments {
 ///
 /// An error is what to print, and how to end: `--help` and `--version` are such errors too.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
-    let Arguments { interface, command } = Arguments::try_parse_from(arguments)?;
+    let Arguments { interface, command } = Arguments::try_parse_from(arguments).map_err(with_a_tip)?;
     Ok(command.unwrap_or(Command::Interface(interface)))
+}
+
+/// Says where a text was taken for several arguments.
+fn with_a_tip(mut error: clap::Error) -> clap::Error {
+    let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let takes_text = error.get(ContextKind::Usage).is_some_and(|usage| {
+        let usage = usage.to_string();
+        ["PROMPT", "TEXT", "INSTRUCTIONS"].iter().any(|name| usage.contains(name))
+    });
+    if error.kind() == ErrorKind::UnknownArgument && is_word && takes_text {
+        let tip = "a text of several words is one argument, in quotes: \"…\"";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// The whole command line, for what is made from it.

@@ -103,6 +103,7 @@ pub struct Log {
 
 /// Why an entry could not be written. It is kept and will be written before any other.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AppendError {
     /// The file could not be written.
     #[error("cannot write the session log {}: {source}", path.display())]
@@ -574,5 +575,7 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn new_dirs(dir: &Path) -> Vec<PathBuf> {
     let is_missing = |path: &&Path| !path.exists();
     let missing = dir.ancestors().take_while(is_missing);
-    std::iter::once(dir).chain(missing.filter_map(Path::parent)).map(Path::to_owned).collect()
+    // What a relative path begins in has no name there.
+    let named = |dir: &Path| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_owned() };
+    std::iter::once(dir).chain(missing.filter_map(Path::parent)).map(named).collect()
 }

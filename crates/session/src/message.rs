@@ -346,6 +346,13 @@ pub struct ReferencedFile {
     pub hash: Option<ContentHash>,
 }
 
+impl ReferencedFile {
+    /// A file by its canonical absolute path, with these bytes.
+    pub fn of(path: impl Into<std::path::PathBuf>, bytes: &[u8]) -> Self {
+        ReferencedFile { path: FilePath(path.into()), hash: Some(ContentHash::of(bytes)) }
+    }
+}
+
 /// A file that a tool made or changed, so that it can be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
