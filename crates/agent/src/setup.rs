@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainstay_model::Model;
@@ -106,17 +105,18 @@ pub enum CommandSandbox {
 #[derive(Debug)]
 pub struct Supervised {
     supervisor: Arc<Supervisor>,
-    /// Whether what is lacking was told.
-    is_told: AtomicBool,
+    /// What was told to be lacking.
+    told: Mutex<Vec<String>>,
 }
 
 impl CommandSandbox {
     /// The sandbox of this supervisor, if it is to have one.
     pub fn of(supervisor: Arc<Supervisor>) -> Self {
-        CommandSandbox::Supervised(Arc::new(Supervised { supervisor, is_told: AtomicBool::new(false) }))
+        CommandSandbox::Supervised(Arc::new(Supervised { supervisor, told: Mutex::default() }))
     }
 
-    /// Whether it holds every command. What it lacks is told, once, to `on_event`.
+    /// Whether it holds every command. What it lacks is told to `on_event`, once, and again if it comes to lack something
+    /// else: the process that holds commands may have been lost, and the next one hold less.
     pub(crate) async fn is_enforced(&self, on_event: impl Fn(&Event)) -> bool {
         let supervised = match self {
             CommandSandbox::None => return false,
@@ -128,7 +128,7 @@ impl CommandSandbox {
             Ok(None) => return false,
             Err(error) => (false, vec![error.to_string()]),
         };
-        if !lacking.is_empty() && !supervised.is_told.swap(true, Ordering::Relaxed) {
+        if !lacking.is_empty() && supervised.is_news(&lacking) {
             let what = if is_enforced {
                 "the sandbox holds commands"
             } else {
@@ -137,6 +137,15 @@ impl CommandSandbox {
             on_event(&Event::Warning(format!("{what}: {}", lacking.join("; "))));
         }
         is_enforced
+    }
+}
+
+impl Supervised {
+    fn is_news(&self, lacking: &[String]) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *told != lacking;
+        *told = lacking.to_vec();
+        is_news
     }
 }
 

@@ -12,15 +12,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
-use crate::jobs::Waited;
+use crate::jobs::{Waited, said_of};
 use crate::output::{Capture, Captured};
-use crate::place::shown_file;
+use crate::sandbox::Signs;
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Supervisor};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 use asked::{Asked, What, decode};
 
 /// How long the end of a job that was told to end is waited for.
 const STOPPING: Duration = Duration::from_secs(10);
+
+/// What git says of the editor that commands have.
+const NO_EDITOR: &str = "problem with the editor 'false'";
 
 /// Runs commands.
 #[derive(Debug)]
@@ -48,10 +51,19 @@ impl Bash {
         let captured = ended(capture, context.max_result_bytes).await;
         match finished {
             Ok(finished) => {
-                let mut notes = put_aside(&finished);
-                if finished.exit != Exit::Code(0) && finished.cut.is_none() {
-                    notes.extend(self.supervisor.blame(run.cwd, &captured.text).await);
-                }
+                let mut notes = refused(&finished);
+                let has_failed = finished.exit != Exit::Code(0) && finished.cut.is_none();
+                notes.extend((has_failed && captured.text.contains(NO_EDITOR)).then(|| {
+                    "commands have no editor: give the text with `-m` or `-F`, or put `GIT_EDITOR=true` before git to \
+                     take it as it is"
+                        .to_owned()
+                }));
+                let signs = Signs {
+                    printed: captured.text.clone(),
+                    has_failed,
+                    tried_network: finished.tried_network,
+                };
+                notes.extend(self.supervisor.blame(run.cwd, signs).await);
                 told(asked, &finished, captured, notes)
             }
             Err(error @ RunError::Lost(_)) => Err(ToolError {
@@ -156,15 +168,9 @@ async fn ended(capture: Capture, max: usize) -> Captured {
     }
 }
 
-/// What is said of places that a command made though it must not.
-fn put_aside(finished: &Finished) -> Vec<String> {
-    let places = finished.put_aside.iter();
-    places
-        .map(|(from, to)| {
-            let (from, to) = (shown_file(from), shown_file(to));
-            format!("sandbox: {from} is protected; what the command made there was moved to {to}; the user should look at it")
-        })
-        .collect()
+/// What the supervisor knows to have been refused, whatever the exit code says.
+fn refused(finished: &Finished) -> Vec<String> {
+    finished.asides.iter().map(|aside| format!("sandbox: {}", said_of(aside, "command"))).collect()
 }
 
 /// What the model reads of a command that ended.
@@ -188,8 +194,13 @@ fn told(
     notes.extend(of_sandbox);
     let content = content(&captured, notes);
     // In the summary, which the user sees as well.
-    let aside =
-        if finished.put_aside.is_empty() { "" } else { "; it made a protected place, which was moved aside" };
+    let aside = match finished.asides.as_slice() {
+        [] => "",
+        asides if asides.iter().all(|aside| aside.moved.is_ok()) => {
+            "; it made a protected place, which was moved aside"
+        }
+        _ => "; it made a protected place, which could not be moved aside",
+    };
     let (summary, exit_code) = match (finished.cut, finished.exit) {
         (Some(Cut::Timeout), _) => {
             (format!("timed out after {} ms and was ended; {}", asked.timeout_ms, advice(asked)), None)

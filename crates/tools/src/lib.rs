@@ -5,6 +5,7 @@
 
 mod text;
 mod sys;
+pub mod repository;
 pub mod sandbox;
 mod supervisor;
 mod output;

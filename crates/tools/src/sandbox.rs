@@ -9,12 +9,19 @@
 //! Reading is not confined: what a command reads can leave the machine only as what the model is told.
 
 mod git;
+mod configuration;
 mod layout;
+mod continued;
 mod blame;
+mod temporary;
 #[cfg(target_os = "linux")]
 mod syscalls;
 #[cfg(target_os = "linux")]
 mod confine;
+#[cfg(target_os = "linux")]
+mod aside;
+#[cfg(target_os = "linux")]
+mod sockets;
 #[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
@@ -24,15 +31,19 @@ mod elsewhere;
 
 use std::path::PathBuf;
 
+use mainstay_session::message::FilePath;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use blame::blame;
-pub(crate) use layout::{Layout, put_aside, remove_all};
+pub(crate) use blame::{Signs, blame};
+pub(crate) use layout::{Layout, remove_all};
+pub(crate) use temporary::Temporary;
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) use elsewhere::{Held, bubblewrap};
+pub(crate) use elsewhere::{Held, Sockets, bubblewrap};
 #[cfg(target_os = "linux")]
 pub(crate) use held::{Held, bubblewrap};
+#[cfg(target_os = "linux")]
+pub(crate) use sockets::Sockets;
 
 /// What commands may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +135,15 @@ pub enum Protection {
     Held,
     /// They are not.
     Open,
+}
+
+/// Something that a command made where nothing may be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    /// Where it was made.
+    pub(crate) path: FilePath,
+    /// Where it is now; or why it is where it was.
+    pub(crate) moved: Result<FilePath, String>,
 }
 
 /// The first version of Landlock that keeps files from being cut short.

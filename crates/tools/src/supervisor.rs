@@ -20,12 +20,11 @@ mod server;
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainstay_session::entry::Job;
@@ -34,9 +33,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::{self, Layout, Sandbox, SandboxReport, Way};
+use crate::sandbox::{self, Aside, Layout, Sandbox, SandboxReport, Signs, Sockets, Temporary, Way};
 use crate::sys;
 use protocol::{Begin, Order, Report, write_frame};
 
@@ -92,9 +92,47 @@ pub struct Supervisor {
     program: PathBuf,
     hidden: Vec<String>,
     sandbox: Option<Sandbox>,
-    process: tokio::sync::Mutex<Option<Process>>,
+    /// The one that runs, or is being started; another takes its place when it is gone.
+    process: Mutex<Arc<OnceCell<Arc<Process>>>>,
     /// A keeper that runs nothing. Out of its place while in use.
     idle: Mutex<Option<Connection>>,
+    company: Arc<Mutex<Company>>,
+    /// What was last said to be in force: what consent to commands was judged on.
+    told: Mutex<Option<SandboxReport>>,
+}
+
+/// Which commands run.
+#[derive(Debug, Default)]
+struct Company {
+    running: usize,
+    /// Whether one was let go without its end being seen, or left something, so that nobody knows what is whose.
+    is_doubtful: bool,
+}
+
+/// That a command runs, or is about to.
+#[derive(Debug)]
+struct Presence {
+    company: Arc<Mutex<Company>>,
+    /// Whether it had ended and left nothing, or never begun, when this was dropped.
+    is_over: bool,
+}
+
+impl Presence {
+    /// Counts one more, and says whether it is the only one.
+    fn of(company: &Arc<Mutex<Company>>) -> (Self, bool) {
+        let mut all = lock(company);
+        all.running += 1;
+        let is_alone = all.running == 1 && !all.is_doubtful;
+        (Presence { company: company.clone(), is_over: true }, is_alone)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut all = lock(&self.company);
+        all.running -= 1;
+        all.is_doubtful |= !self.is_over;
+    }
 }
 
 /// A process that exists but has not begun its work.
@@ -125,8 +163,17 @@ pub(crate) struct Finished {
     pub(crate) left: u32,
     /// How many of them are running still.
     pub(crate) stuck: u32,
-    /// What it made where nothing may be made, and where that was moved to.
-    pub(crate) put_aside: Vec<(FilePath, FilePath)>,
+    /// What it made where nothing may be made.
+    pub(crate) asides: Vec<Aside>,
+    /// Whether somebody in the sandbox tried to reach a network while it ran.
+    pub(crate) tried_network: bool,
+}
+
+impl Finished {
+    /// Whether nothing of it is there that could make, or is, what must not be there.
+    fn left_nothing(&self) -> bool {
+        self.stuck == 0 && self.asides.iter().all(|aside| aside.moved.is_ok())
+    }
 }
 
 pub(crate) use protocol::Exit;
@@ -147,6 +194,11 @@ pub(crate) enum RunError {
     NotStarted(String),
     #[error("the command was not run, since its intent could not be logged: {0}")]
     Intent(String),
+    #[error(
+        "the command was not run: the process that runs commands had to be started again, and its sandbox does not hold \
+         them as the one did that was there when this was allowed: {0}. Call it again; the user is asked then"
+    )]
+    Weaker(String),
     #[error("cancelled before the command began; it did nothing")]
     Cancelled,
     #[error("the process that runs commands ended unexpectedly{0}; the command may have run in part")]
@@ -174,8 +226,10 @@ impl Supervisor {
             program,
             hidden,
             sandbox: None,
-            process: tokio::sync::Mutex::new(None),
+            process: Mutex::default(),
             idle: Mutex::new(None),
+            company: Arc::default(),
+            told: Mutex::new(None),
         }
     }
 
@@ -193,19 +247,22 @@ impl Supervisor {
         if self.sandbox.is_none() {
             return Ok(None);
         }
-        let mut process = self.process.lock().await;
-        if process.is_none() {
-            *process = Some(self.start_process().await?);
-        }
-        let held = process.as_ref().and_then(|process| process.held.as_ref());
-        Ok(held.map(|held| held.report.clone()))
+        let report = self.process().await?.held.as_ref().map(|held| held.report.clone());
+        lock(&self.told).clone_from(&report);
+        Ok(report)
     }
 
-    /// What the result of a failed command that printed this should say of the sandbox.
-    pub(crate) async fn blame(&self, cwd: &Path, printed: &str) -> Vec<String> {
-        let process = self.process.lock().await;
-        let held = process.as_ref().and_then(|process| process.held.as_ref());
-        held.map_or_else(Vec::new, |held| sandbox::blame(&held.layout, &held.report, cwd, printed))
+    /// What the result of a command that ran in `cwd` should say of the sandbox.
+    pub(crate) async fn blame(&self, cwd: &Path, signs: Signs) -> Vec<String> {
+        let Some(process) = self.cell().get().cloned().filter(|process| process.held.is_some()) else {
+            return Vec::new();
+        };
+        let cwd = cwd.to_owned();
+        let notes = tokio::task::spawn_blocking(move || {
+            let held = process.held.as_ref();
+            held.map(|held| sandbox::blame(&held.layout, &held.report, &cwd, &signs))
+        });
+        notes.await.ok().flatten().unwrap_or_default()
     }
 
     /// Starts a command. `intent` is called when its process exists and waits; when this returns, it has been let go.
@@ -220,11 +277,11 @@ impl Supervisor {
             begun = tokio::time::timeout(ANSWER, self.begin(run)) => begun,
             () = run.cancel.cancelled() => return Err(RunError::Cancelled),
         };
-        let begun = begun.unwrap_or_else(|_| Err(io::Error::other("it does not answer")))?;
-        let process = begun.process.map_err(RunError::NotStarted)?;
+        let begun = begun.unwrap_or_else(|_| Err(io::Error::other("it does not answer").into()))?;
         // If it is dropped here, the connection ends, and with it the command, which waits.
-        intent(process).map_err(RunError::Intent)?;
+        intent(begun.process).map_err(RunError::Intent)?;
         let mut running = begun.running;
+        running.presence.is_over = false;
         mainstay_session::failpoint::pass("command.go")?;
         running.connection.send(&Order::Go).await.map_err(|error| RunError::lost(&error))?;
         Ok(running)
@@ -246,33 +303,99 @@ impl Supervisor {
         Ok(finished)
     }
 
-    async fn begin(&self, run: Run<'_>) -> io::Result<Begun> {
+    async fn begin(&self, run: Run<'_>) -> Result<Begun, RunError> {
         mainstay_session::failpoint::pass("command.start")?;
-        let idle = lock(&self.idle).take();
+        let (presence, is_alone) = Presence::of(&self.company);
+        let (answer, connection) = match self.answer(run, is_alone).await? {
+            (Answer::Stale(why), _) if !is_alone => return Err(RunError::NotStarted(stale(&why))),
+            (Answer::Stale(_), _) => {
+                // A new one holds what is there now, which is the user's and not to be moved away by the old one.
+                let cell = self.cell();
+                cell.get().inspect(|process| process.leave());
+                self.forget(&cell);
+                self.answer(run, is_alone).await?
+            }
+            answered => answered,
+        };
+        match answer {
+            Answer::Started(process, printed) => {
+                Ok(Begun { process, running: Running { connection, printed, presence } })
+            }
+            Answer::NotStarted(why) => Err(RunError::NotStarted(why)),
+            Answer::Stale(why) => Err(RunError::NotStarted(why)),
+        }
+    }
+
+    /// Has a keeper make a command's process, and says what it answered.
+    async fn answer(&self, run: Run<'_>, is_alone: bool) -> Result<(Answer, Connection), RunError> {
+        let process = self.process().await?;
+        self.is_as_told(&process)?;
+        let order = Order::Run {
+            command: run.command.to_owned(),
+            cwd: FilePath(run.cwd.to_owned()),
+            sockets: process.sockets_since().await?,
+            is_alone,
+        };
+        let idle = lock(&self.idle).take().filter(|idle| Arc::ptr_eq(&idle.process, &process));
         if let Some(connection) = idle
-            && let Ok(begun) = connection.begin(run).await
+            && let Ok(answered) = connection.answer(&order).await
         {
-            return Ok(begun);
+            return Ok(answered);
         }
         // It may have been killed since, and so may the supervisor; then the command has not been touched.
-        match self.connect().await?.begin(run).await {
-            Err(error) if is_lost(&error) => self.connect().await?.begin(run).await,
-            begun => begun,
+        match self.connect().await?.answer(&order).await {
+            Err(error) if is_lost(&error) => Ok(self.connect().await?.answer(&order).await?),
+            answered => Ok(answered?),
         }
     }
 
     /// Has a new keeper made.
-    async fn connect(&self) -> io::Result<Connection> {
+    async fn connect(&self) -> Result<Connection, RunError> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let mut process = self.process.lock().await;
-        let is_sent = process.as_ref().is_some_and(|process| process.make_keeper(&theirs).is_ok());
-        if !is_sent {
-            let fresh = self.start_process().await?;
-            fresh.make_keeper(&theirs)?;
-            *process = Some(fresh);
+        let cell = self.cell();
+        let mut process = self.process_in(&cell).await?;
+        if process.make_keeper(&theirs).is_err() {
+            self.forget(&cell);
+            process = self.process().await?;
+            self.is_as_told(&process)?;
+            process.make_keeper(&theirs)?;
         }
-        Ok(Connection { socket: UnixStream::from_std(ours)?, received: Vec::new() })
+        Ok(Connection { socket: UnixStream::from_std(ours)?, received: Vec::new(), process })
+    }
+
+    /// Refuses a process whose sandbox holds less than what consent was judged on.
+    fn is_as_told(&self, process: &Process) -> Result<(), RunError> {
+        let held = process.held.as_ref();
+        let was_enforced = lock(&self.told).as_ref().is_some_and(SandboxReport::is_enforced);
+        match held.map(|held| &held.report) {
+            Some(report) if was_enforced && !report.is_enforced() => {
+                Err(RunError::Weaker(report.lacking.join("; ")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn cell(&self) -> Arc<OnceCell<Arc<Process>>> {
+        lock(&self.process).clone()
+    }
+
+    /// Lets a process go, which is of no use any more, unless another has its place already.
+    fn forget(&self, cell: &Arc<OnceCell<Arc<Process>>>) {
+        let mut current = lock(&self.process);
+        if Arc::ptr_eq(&current, cell) {
+            *current = Arc::default();
+        }
+    }
+
+    /// The process that runs; it is started if there is none.
+    async fn process(&self) -> io::Result<Arc<Process>> {
+        self.process_in(&self.cell()).await
+    }
+
+    async fn process_in(&self, cell: &OnceCell<Arc<Process>>) -> io::Result<Arc<Process>> {
+        let process = cell.get_or_try_init(async || self.start_process().await.map(Arc::new)).await?;
+        Ok(process.clone())
     }
 
     async fn start_process(&self) -> io::Result<Process> {
@@ -281,36 +404,51 @@ impl Supervisor {
                 "this program does not begin its main with mainstay_agent::tools::supervise_if_asked()",
             ));
         }
-        let Some(sandbox) = &self.sandbox else {
+        let Some(sandbox) = self.sandbox.clone() else {
             let (socket, child) = self.spawn(Command::new(&self.program), None)?;
             return Ok(Process { socket, _child: child, held: None });
         };
-        let own = std::fs::Permissions::from_mode(0o700);
-        let tmp = tempfile::Builder::new().prefix("mainstay-").permissions(own).tempdir()?;
-        let layout = Layout::of(sandbox, tmp.path().canonicalize()?);
+        let ways = sandbox.ways.clone();
+        let places = tokio::task::spawn_blocking(move || places(&sandbox));
+        let (tmp, layout, sockets) = places.await.map_err(io::Error::other)??;
+        let first = sockets.as_ref().map(Sockets::first).map_err(ToString::to_string);
         let mut reasons = Vec::new();
-        for way in &sandbox.ways {
-            match self.start_held(*way, &layout).await? {
-                Ok((socket, child, mut report)) => {
-                    if *way == Way::Plain {
+        for way in ways {
+            match self.start_held(way, &layout, &first).await {
+                Ok(Ok((socket, child, mut report))) => {
+                    if way == Way::Plain {
                         report.lacking.splice(0..0, reasons);
                     }
-                    // Until here the directory goes with whatever fails.
-                    let _kept = tmp.keep();
-                    let held = Some(HeldSo { report, layout });
+                    let held = Some(HeldSo { report, layout, tmp, sockets: sockets.ok().map(Arc::new) });
                     return Ok(Process { socket, _child: child, held });
                 }
-                Err(reason) => reasons.push(reason),
+                Ok(Err(reason)) => reasons.push(reason),
+                Err(error) => {
+                    tmp.remove();
+                    return Err(error);
+                }
             }
         }
+        tmp.remove();
         Err(io::Error::other(format!("there is no sandbox: {}", reasons.join("; "))))
     }
 
     /// Starts a supervisor that holds commands in one way; a reason, if that cannot be done.
-    async fn start_held(&self, way: Way, layout: &Layout) -> io::Result<Result<Started, String>> {
+    async fn start_held(
+        &self,
+        way: Way,
+        layout: &Layout,
+        sockets: &Result<Vec<FilePath>, String>,
+    ) -> io::Result<Result<Started, String>> {
+        let sockets = match (way, sockets) {
+            // There are none for commands.
+            (Way::Plain, _) => Vec::new(),
+            (Way::Namespaces | Way::Bubblewrap, Ok(sockets)) => sockets.clone(),
+            (Way::Namespaces | Way::Bubblewrap, Err(why)) => return Ok(Err(why.clone())),
+        };
         let command = match way {
             Way::Namespaces | Way::Plain => Command::new(&self.program),
-            Way::Bubblewrap => match (sandbox::bubblewrap(layout), self.program.canonicalize()) {
+            Way::Bubblewrap => match (sandbox::bubblewrap(layout, &sockets), self.program.canonicalize()) {
                 // Within, `/proc/self/exe` would be `bwrap` itself.
                 (Ok((bwrap, words)), Ok(program)) => {
                     let mut command = Command::new(bwrap);
@@ -323,7 +461,7 @@ impl Supervisor {
         };
         let (socket, child) = self.spawn(command, Some(layout))?;
         let mut talking = socket.try_clone()?;
-        let begin = write_frame(&Begin { way, layout: layout.clone() })?;
+        let begin = write_frame(&Begin { way, layout: layout.clone(), sockets })?;
         let answer = tokio::task::spawn_blocking(move || {
             talking.set_read_timeout(Some(ANSWER))?;
             talking.write_all(&begin)?;
@@ -379,6 +517,19 @@ fn set_places(command: &mut Command, tmp: &Path) {
     }
 }
 
+/// What a sandbox means now, and a temporary directory for it.
+fn places(sandbox: &Sandbox) -> io::Result<(Temporary, Layout, io::Result<Sockets>)> {
+    let tmp = Temporary::make()?;
+    let layout = Layout::of(sandbox, tmp.path().to_owned());
+    let sockets = Sockets::now(&layout);
+    Ok((tmp, layout, sockets))
+}
+
+/// Why a command is not run beside others.
+fn stale(why: &str) -> String {
+    format!("{why}; it can be when no other command is running: stop the background jobs, and call it again")
+}
+
 /// A supervisor that was started, with what it holds.
 type Started = (StdUnixStream, Child, SandboxReport);
 
@@ -386,7 +537,7 @@ impl Drop for HeldSo {
     fn drop(&mut self) {
         // The supervisor empties it. Within bubblewrap it cannot remove it; elsewhere it is gone soon or already.
         if self.report.way == Way::Bubblewrap {
-            sandbox::remove_all(self.layout.tmp.as_path());
+            self.tmp.remove();
         }
     }
 }
@@ -409,9 +560,24 @@ struct Process {
 struct HeldSo {
     report: SandboxReport,
     layout: Layout,
+    tmp: Temporary,
+    sockets: Option<Arc<Sockets>>,
 }
 
 impl Process {
+    /// The sockets of others that have come since it was started, where commands could meet them.
+    async fn sockets_since(&self) -> io::Result<Vec<FilePath>> {
+        let held = self.held.as_ref().filter(|held| held.report.way != Way::Plain);
+        let Some(sockets) = held.and_then(|held| held.sockets.clone()) else { return Ok(Vec::new()) };
+        tokio::task::spawn_blocking(move || sockets.since()).await.map_err(io::Error::other)?
+    }
+
+    /// Tells it that another takes its place.
+    fn leave(&self) {
+        // If it is gone, there is nobody to be told.
+        let _ = (&self.socket).write_all(b".");
+    }
+
     /// Has it make a keeper that serves this socket.
     fn make_keeper(&self, socket: &StdUnixStream) -> io::Result<()> {
         protocol::send_descriptor(self.socket.as_fd(), b"!", socket.as_fd()).map(|_| ())
@@ -423,12 +589,22 @@ impl Process {
 struct Connection {
     socket: UnixStream,
     received: Vec<u8>,
+    /// Whose keeper it is.
+    process: Arc<Process>,
 }
 
-/// A command whose process waits to be let go, or the reason why there is none.
+/// A command whose process waits to be let go.
 struct Begun {
-    process: Result<StartedProcess, String>,
+    process: StartedProcess,
     running: Running,
+}
+
+/// What a keeper said to an order to run a command.
+enum Answer {
+    /// There is a process, which prints there.
+    Started(StartedProcess, pipe::Receiver),
+    NotStarted(String),
+    Stale(String),
 }
 
 /// A command that runs. Dropping it ends the command with everything that it started.
@@ -436,23 +612,26 @@ struct Begun {
 pub(crate) struct Running {
     connection: Connection,
     printed: pipe::Receiver,
+    presence: Presence,
 }
 
 impl Connection {
     /// Has a command's process made, which waits.
-    async fn begin(mut self, run: Run<'_>) -> io::Result<Begun> {
+    async fn answer(mut self, order: &Order) -> io::Result<(Answer, Connection)> {
         let (sender, printed) = pipe::pipe()?;
-        let order = Order::Run { command: run.command.to_owned(), cwd: FilePath(run.cwd.to_owned()) };
-        self.send_with(&order, sender.into_blocking_fd()?).await?;
-        let process = match self.report().await? {
-            Report::Started { pid, started } => Ok(StartedProcess { pid, started, job: None }),
-            Report::NotStarted { reason } => Err(reason),
+        self.send_with(order, sender.into_blocking_fd()?).await?;
+        let answer = match self.report().await? {
+            Report::Started { pid, started } => {
+                Answer::Started(StartedProcess { pid, started, job: None }, printed)
+            }
+            Report::NotStarted { reason } => Answer::NotStarted(reason),
+            Report::Stale { reason } => Answer::Stale(reason),
             Report::Failed { reason } => return Err(io::Error::other(reason)),
             Report::Ended { .. } => {
                 return Err(io::Error::other("it did not say that the command had started"));
             }
         };
-        Ok(Begun { process, running: Running { connection: self, printed } })
+        Ok((answer, self))
     }
 
     async fn send(&mut self, order: &Order) -> io::Result<()> {
@@ -500,9 +679,10 @@ impl Running {
         cancel: &CancellationToken,
         mut output: impl FnMut(&[u8]),
     ) -> Result<Finished, RunError> {
-        let Running { connection, printed } = self;
-        let attending = connection.attend(timeout, cancel, printed, &mut output);
-        attending.await.map_err(|error| RunError::lost(&error))
+        let Running { connection, printed, presence } = self;
+        let finished = connection.attend(timeout, cancel, printed, &mut output).await;
+        presence.is_over = finished.as_ref().is_ok_and(Finished::left_nothing);
+        finished.map_err(|error| RunError::lost(&error))
     }
 }
 
@@ -530,12 +710,14 @@ impl Connection {
         let mut buffer = vec![0; 64 << 10];
         let mut is_open = true;
         let mut cut = None;
-        let (exit, left, stuck, put_aside) = loop {
+        let mut finished = loop {
             let why = tokio::select! {
                 report = self.report() => match report? {
-                    Report::Ended { exit, left, stuck, put_aside } => break (exit, left, stuck, put_aside),
+                    Report::Ended { exit, left, stuck, asides, tried_network } => {
+                        break Finished { exit, cut: None, left, stuck, asides, tried_network };
+                    }
                     Report::Failed { reason } => return Err(io::Error::other(reason)),
-                    Report::Started { .. } | Report::NotStarted { .. } => continue,
+                    Report::Started { .. } | Report::NotStarted { .. } | Report::Stale { .. } => continue,
                 },
                 read = printed.read(&mut buffer), if is_open => {
                     match read? {
@@ -557,7 +739,8 @@ impl Connection {
         if is_open {
             drain(printed, &mut buffer, output).await?;
         }
-        Ok(Finished { exit, cut, left, stuck, put_aside })
+        finished.cut = cut;
+        Ok(finished)
     }
 }
 

@@ -267,10 +267,11 @@ pub(crate) fn new_pid_namespace() -> io::Result<()> {
     if unsafe { libc::unshare(libc::CLONE_NEWPID) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives the process mounts of its own, in which `/proc` shows the processes of its pid namespace.
+/// Gives the process mounts of its own, in which `/proc` shows the processes of its pid namespace. What is mounted later
+/// where it comes from is mounted here too, and not the other way round.
 #[cfg(target_os = "linux")]
 pub(crate) fn own_proc() -> io::Result<()> {
-    let here = libc::MS_REC | libc::MS_PRIVATE;
+    let here = libc::MS_REC | libc::MS_SLAVE;
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: plain values, and strings that live through the calls.
     let done = unsafe {
@@ -318,12 +319,28 @@ pub(crate) fn change_mount(
 ) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let at = CString::new(at.as_os_str().as_bytes())?;
-    let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
     let flags = if with_all_below { libc::AT_RECURSIVE } else { 0 };
+    set_mount_attributes(libc::AT_FDCWD, &at, flags, set, clear)
+}
+
+/// Sets attributes of the mount that is open here, and of all below it.
+#[cfg(target_os = "linux")]
+pub(crate) fn change_mount_of(mount: BorrowedFd<'_>, set: u64) -> io::Result<()> {
+    set_mount_attributes(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, set, 0)
+}
+
+#[cfg(target_os = "linux")]
+fn set_mount_attributes(
+    from: RawFd,
+    at: &std::ffi::CStr,
+    flags: i32,
+    set: u64,
+    clear: u64,
+) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
     let (call, size) = (libc::SYS_mount_setattr, size_of::<libc::mount_attr>());
     // SAFETY: the path and the struct, whose size is told, live through the call.
-    let done =
-        unsafe { libc::syscall(call, libc::AT_FDCWD, at.as_ptr(), flags, &raw const attributes, size) };
+    let done = unsafe { libc::syscall(call, from, at.as_ptr(), flags, &raw const attributes, size) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

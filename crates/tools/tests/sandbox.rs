@@ -26,8 +26,14 @@ mod attacker;
 #[path = "sandbox/bench.rs"]
 mod bench;
 
+#[path = "sandbox/changes.rs"]
+mod changes;
+
 #[path = "sandbox/escapes.rs"]
 mod escapes;
+
+#[path = "sandbox/git.rs"]
+mod git;
 
 #[path = "sandbox/work.rs"]
 mod work;
@@ -186,6 +192,22 @@ const CASES: &[(&str, Case)] = cases![
         sockets_of_others_are_hidden_where_commands_may_write,
         a_replaced_directory_opens_nothing,
         what_a_pattern_names_is_kept_or_said;
+    changes:
+        what_is_replaced_outside_stays_protected,
+        a_job_meets_the_new_mount,
+        what_comes_to_be_outside_is_kept,
+        a_weaker_sandbox_is_asked_about,
+        sockets_are_hidden_whatever_their_names_are,
+        sockets_that_come_later_are_hidden,
+        what_cannot_be_moved_aside_is_said,
+        nothing_is_planted_in_what_git_goes_on_with,
+        a_file_with_two_names_does_not_count_as_kept,
+        where_gits_configuration_leads_is_protected,
+        a_tried_network_is_said_though_all_went_well;
+    git:
+        ordinary_git_works,
+        git_that_is_refused_names_the_place_and_the_setting,
+        git_waits_for_nobody;
     work:
         what_holds_is_reported,
         builds_and_tests_find_what_they_need,

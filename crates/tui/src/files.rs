@@ -2,18 +2,14 @@
 //!
 //! The walk is that of the search tools: what `.gitignore` hides is not offered. It runs off the thread that draws.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use mainstay_agent::tools::repository::{git_directory, small_file};
 
 use crate::text::width;
 
 /// The most files that are looked at.
 const MOST: usize = 50_000;
-/// How much is read of a file that names a branch or a place.
-const SMALL: u64 = 8 << 10;
 
 /// The files of a workspace by their paths from it; those whose names are not UTF-8 are left out.
 pub(crate) fn list(workspace: &Path) -> Vec<String> {
@@ -36,27 +32,10 @@ pub(crate) fn list(workspace: &Path) -> Vec<String> {
 /// The git branch that a workspace is on, or the beginning of the commit; none outside of a repository.
 pub(crate) fn branch(workspace: &Path) -> Option<String> {
     let git = workspace.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
-    // In a linked worktree it is a file that names the place.
-    let dir = match git.is_dir() {
-        true => git,
-        false => git.parent()?.join(small_file(&git)?.strip_prefix("gitdir:")?.trim()),
-    };
+    let dir = git_directory(&git)?;
     let head = small_file(&dir.join("HEAD"))?;
     let head = head.trim();
     Some(head.strip_prefix("ref: refs/heads/").map_or_else(|| head.chars().take(8).collect(), str::to_owned))
-}
-
-/// The text of a regular file of a few lines; of nothing else, since a pipe or a device might never end.
-fn small_file(path: &Path) -> Option<String> {
-    // A pipe that takes the file's place in this moment is not waited for.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(SMALL).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 /// The names that fit what was typed, the best first.

@@ -58,9 +58,20 @@ const NEVER: [&str; 12] = [
     "sudo",
 ];
 
-/// Notes on what the sandbox refused a command that ran in `cwd` and printed this.
-pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed: &str) -> Vec<String> {
-    let printed = tail(printed);
+/// What there is to judge by.
+pub(crate) struct Signs {
+    /// What the command printed.
+    pub(crate) printed: String,
+    /// Whether it failed. Of one that did not, only what is certain is said.
+    pub(crate) has_failed: bool,
+    /// Whether, while it ran, somebody in the sandbox tried to reach a network.
+    pub(crate) tried_network: bool,
+}
+
+/// Notes on what the sandbox refused a command that ran in `cwd`.
+pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, signs: &Signs) -> Vec<String> {
+    let Signs { has_failed, tried_network, .. } = *signs;
+    let printed = tail(&signs.printed);
     let mode = layout.mode.as_str();
     let mut notes = Vec::new();
     let mut places: Vec<PathBuf> = Vec::new();
@@ -68,18 +79,21 @@ pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed
     for line in printed.lines() {
         let lower = line.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-        has_no_network |= has(&NO_NETWORK);
+        has_no_network |= has_failed && has(&NO_NETWORK);
         if !has(&REFUSED) {
             continue;
         }
         let named: Vec<PathBuf> = named_in(without_program(line), cwd).collect();
         let is_known = named.iter().any(|path| path.symlink_metadata().is_ok());
+        let is_meant = |path: &PathBuf| has_failed || layout.forbids(path).is_some();
         let found: Vec<PathBuf> = named
             .into_iter()
-            .filter(|path| is_plain(path) && !layout.may_write(path) && could_be_written(path))
+            .filter(|path| {
+                is_meant(path) && is_plain(path) && !layout.may_write(path) && could_be_written(path)
+            })
             .collect();
-        was_never_let |= found.is_empty() && has(&NEVER);
-        was_read_only |= found.is_empty() && !is_known && has(&READ_ONLY);
+        was_never_let |= has_failed && found.is_empty() && has(&NEVER);
+        was_read_only |= has_failed && found.is_empty() && !is_known && has(&READ_ONLY);
         for path in found {
             if !places.contains(&path) {
                 places.push(path);
@@ -87,16 +101,22 @@ pub(crate) fn blame(layout: &Layout, report: &SandboxReport, cwd: &Path, printed
         }
     }
     for path in places.iter().take(MOST_NAMED) {
-        notes.push(of_place(layout, path));
+        let note = of_place(layout, path);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
-    if has_no_network {
+    if has_no_network || tried_network {
         let loopback = match report.way {
             Way::Namespaces | Way::Bubblewrap => "reach nothing but a loopback of their own",
             Way::Plain => "have no network here, not even a loopback",
         };
+        let tried = match tried_network {
+            true => "; while this ran, something tried to reach more",
+            false => ", which may be why it failed",
+        };
         notes.push(format!(
-            "sandbox: commands {loopback} ({mode}), which may be why it failed; the user can allow more with \
-             `--sandbox off`"
+            "sandbox: commands {loopback} ({mode}){tried}; the user can allow more with `--sandbox off`"
         ));
     }
     if was_read_only && notes.is_empty() {

@@ -1,10 +1,13 @@
 //! Systems other than Linux have no sandbox: commands never count as held there.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 
+use mainstay_session::message::FilePath;
+
 use super::layout::Layout;
-use super::{Protection, SandboxReport, Way};
+use super::{Aside, Protection, SandboxReport, Way};
 
 /// Nothing that could be held.
 pub(crate) struct Held {
@@ -12,7 +15,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn enter(_: Way, layout: Layout) -> Result<(Self, SandboxReport), String> {
+    pub(crate) fn enter(_: Way, layout: Layout, _: Vec<FilePath>) -> Result<(Self, SandboxReport), String> {
         let report = SandboxReport {
             mode: layout.mode,
             way: Way::Plain,
@@ -28,8 +31,16 @@ impl Held {
         Ok(())
     }
 
-    pub(crate) fn put_aside(&self) -> Vec<(PathBuf, PathBuf)> {
+    pub(crate) fn renew(&mut self, _: &[FilePath], _: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(crate) fn put_aside(&self) -> Vec<Aside> {
         Vec::new()
+    }
+
+    pub(crate) fn tries_of_network(&self) -> Option<u64> {
+        None
     }
 
     pub(crate) fn end(&self) {
@@ -37,6 +48,24 @@ impl Held {
     }
 }
 
-pub(crate) fn bubblewrap(_: &Layout) -> Result<(PathBuf, Vec<OsString>), String> {
+/// Nothing is hidden.
+#[derive(Debug)]
+pub(crate) struct Sockets;
+
+impl Sockets {
+    pub(crate) fn now(_: &Layout) -> io::Result<Self> {
+        Ok(Sockets)
+    }
+
+    pub(crate) fn first(&self) -> Vec<FilePath> {
+        Vec::new()
+    }
+
+    pub(crate) fn since(&self) -> io::Result<Vec<FilePath>> {
+        Ok(Vec::new())
+    }
+}
+
+pub(crate) fn bubblewrap(_: &Layout, _: &[FilePath]) -> Result<(PathBuf, Vec<OsString>), String> {
     Err("bubblewrap is not for this system".to_owned())
 }

@@ -7,6 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::repository::{git_directory, small_file};
+
 /// What git is told of a workspace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Git {
@@ -14,6 +16,12 @@ pub(super) struct Git {
     pub(super) directories: Vec<PathBuf>,
     /// What in them, there or not, makes programs run: hooks, configuration, and what would lead to others.
     pub(super) protected: Vec<PathBuf>,
+    /// The directories of repositories and of linked worktrees in them.
+    pub(super) repositories: Vec<PathBuf>,
+    /// Directories in which the repositories of submodules lie, or would.
+    pub(super) modules: Vec<PathBuf>,
+    /// The directory in which the repository is checked out.
+    pub(super) root: Option<PathBuf>,
     /// Why that is not all: too much to look at, or a link where git keeps directories.
     pub(super) unseen: Option<String>,
 }
@@ -22,8 +30,19 @@ pub(super) struct Git {
 const MOST_PARTS: usize = 200;
 const DEPTH: usize = 6;
 
-/// What in any repository makes programs run, or leads git to another one. (`gitdir` is of a linked worktree.)
-const OF_REPOSITORIES: [&str; 6] = ["hooks", "config", "config.worktree", "info", "commondir", "gitdir"];
+/// What in any repository makes programs run, or leads git to another one, or hides files from who looks at it. (`gitdir` is
+/// of a linked worktree. The rest of `info` is written by `git gc`.)
+const OF_REPOSITORIES: [&str; 9] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "info/attributes",
+    "info/exclude",
+    "info/grafts",
+    "info/sparse-checkout",
+    "commondir",
+    "gitdir",
+];
 
 /// The same of a linked worktree, which has its hooks and its configuration from the repository.
 const OF_WORKTREES: [&str; 3] = ["config.worktree", "commondir", "gitdir"];
@@ -37,18 +56,21 @@ pub(super) fn of(workspace: &Path) -> Git {
     let Ok(kind) = entry.symlink_metadata() else { return Git::default() };
     if kind.is_dir() {
         let is_ours = is_ours(&entry);
-        let mut git = of_directories(vec![entry]);
+        let mut git = Git { root: Some(root.to_owned()), ..of_directories(vec![entry]) };
         git.directories.retain(|_| is_ours);
         return git;
     }
     let mut git = if kind.is_file() { of_directories(named_by(root, &entry)) } else { Git::default() };
     git.protected.push(entry);
+    git.root = Some(root.to_owned());
     git
 }
 
 /// The directories that a `.git` file names: that of the worktree and the common one, or that of the submodule.
 fn named_by(root: &Path, entry: &Path) -> Vec<PathBuf> {
-    let Some(directory) = target(entry, root, "gitdir:") else { return Vec::new() };
+    let Some(directory) = git_directory(entry).and_then(|path| path.canonicalize().ok()) else {
+        return Vec::new();
+    };
     let mut enclosing = root.ancestors().skip(1).map(|path| path.join(".git/modules"));
     let is_in =
         |modules: PathBuf| is_ours(&modules) && directory != modules && directory.starts_with(&modules);
@@ -56,8 +78,8 @@ fn named_by(root: &Path, entry: &Path) -> Vec<PathBuf> {
     if is_module && work_tree(&directory).is_some_and(|named| named == root) && enclosing.any(is_in) {
         return vec![directory];
     }
-    let names_back = target(&directory.join("gitdir"), &directory, "").is_some_and(|back| back == entry);
-    let common = target(&directory.join("commondir"), &directory, "");
+    let names_back = named_in(&directory, "gitdir").is_some_and(|back| back == entry);
+    let common = named_in(&directory, "commondir");
     match common {
         Some(common)
             if names_back
@@ -71,16 +93,14 @@ fn named_by(root: &Path, entry: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The path that a small file holds behind a word, resolved.
-fn target(file: &Path, from: &Path, word: &str) -> Option<PathBuf> {
-    let text = small(file)?;
-    let path = text.trim_end().strip_prefix(word)?.trim_start();
-    from.join(path).canonicalize().ok()
+/// The path that a file in a git directory holds, resolved.
+fn named_in(directory: &Path, file: &str) -> Option<PathBuf> {
+    directory.join(small_file(&directory.join(file))?.trim()).canonicalize().ok()
 }
 
 /// The directory that a submodule's configuration says it is checked out in, resolved.
 fn work_tree(directory: &Path) -> Option<PathBuf> {
-    let of = |name: &str| core_worktree(&small(&directory.join(name))?);
+    let of = |name: &str| core_worktree(&small_file(&directory.join(name))?);
     let path = of("config.worktree").or_else(|| of("config"))?;
     directory.join(path).canonicalize().ok()
 }
@@ -100,11 +120,6 @@ fn core_worktree(configuration: &str) -> Option<String> {
     found
 }
 
-fn small(file: &Path) -> Option<String> {
-    let is_small = fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() < 64 << 10);
-    is_small.then(|| fs::read_to_string(file).ok()).flatten()
-}
-
 fn is_ours(path: &Path) -> bool {
     let user = rustix::process::geteuid();
     path.symlink_metadata()
@@ -116,13 +131,25 @@ fn of_directories(directories: Vec<PathBuf>) -> Git {
     for directory in &directories {
         parts.add_repository(directory, DEPTH);
     }
-    Git { directories, protected: parts.protected, unseen: parts.unseen }
+    let Parts { protected, repositories, unseen, .. } = parts;
+    let modules = directories.iter().map(|directory| directory.join("modules")).collect();
+    Git { directories, protected, repositories, modules, root: None, unseen }
+}
+
+/// The repositories of submodules below directories, and whether those are all.
+pub(super) fn modules_in<'a>(directories: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, bool) {
+    let mut parts = Parts::default();
+    for directory in directories {
+        parts.add_modules(directory, DEPTH);
+    }
+    (parts.repositories, parts.unseen.is_none())
 }
 
 /// What is found while looking through repositories.
 #[derive(Default)]
 struct Parts {
     seen: usize,
+    repositories: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     unseen: Option<String>,
 }
@@ -130,9 +157,11 @@ struct Parts {
 impl Parts {
     fn add_repository(&mut self, directory: &Path, depth: usize) {
         self.protected.extend(OF_REPOSITORIES.map(|name| directory.join(name)));
+        self.repositories.push(directory.to_owned());
         self.add_modules(&directory.join("modules"), depth);
         for worktree in self.folders_in(&directory.join("worktrees")) {
             self.protected.extend(OF_WORKTREES.map(|name| worktree.join(name)));
+            self.repositories.push(worktree.clone());
             self.add_modules(&worktree.join("modules"), depth);
         }
     }

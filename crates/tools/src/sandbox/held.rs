@@ -1,16 +1,26 @@
 //! The sandbox as the supervisor holds it, from its start to its end.
+//!
+//! What is protected is protected by mounts, and a mount is lost when what it covers is replaced or removed from outside:
+//! `git config` in another terminal writes a new file and renames it. So, before each command, everything is looked at
+//! again ([`Held::renew`]).
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::confine::Confinement;
-use super::layout::{Layout, SHARED_MEMORY};
-use super::{CUTS_ARE_HELD, Protection, SandboxReport, Way, namespaces};
+use super::continued::Continued;
+use super::layout::{Layout, SHARED_MEMORY, installed};
+use super::namespaces::{Place, cover, hide};
+use super::sockets::hidden_folders;
+use super::temporary::Claim;
+use super::{Aside, CUTS_ARE_HELD, Protection, SandboxReport, Way, aside, namespaces};
 use crate::sys;
 
 /// The first version of Landlock that holds signals.
@@ -21,23 +31,38 @@ pub(crate) struct Held {
     layout: Layout,
     confinement: Confinement,
     way: Way,
+    sockets: BTreeSet<PathBuf>,
+    /// What git would go on with, as it was when the command began.
+    continued: Continued,
     /// The directory that the temporary one lies in, as it is outside.
     around: Option<OwnedFd>,
+    _claim: Option<Claim>,
 }
 
 impl Held {
     /// Makes everything ready in this process, and says what is in force. After a failure the process is of no use.
-    pub(crate) fn enter(way: Way, layout: Layout) -> Result<(Self, SandboxReport), String> {
+    pub(crate) fn enter(
+        way: Way,
+        layout: Layout,
+        sockets: Vec<FilePath>,
+    ) -> Result<(Self, SandboxReport), String> {
         let around = layout.tmp.as_path().parent().and_then(|parent| {
             openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
         });
+        let claim = Claim::lay(layout.tmp.as_path()).ok();
+        let sockets = sockets.into_iter().map(|path| path.0).collect();
         let has_own_terminals = match way {
-            Way::Namespaces => namespaces::enter(&layout).map_err(|error| error.to_string())?,
-            Way::Bubblewrap | Way::Plain => false,
+            Way::Namespaces => namespaces::enter(&layout, &sockets).map_err(|error| error.to_string())?,
+            Way::Bubblewrap => {
+                namespaces::share();
+                false
+            }
+            Way::Plain => false,
         };
         let confinement = Confinement::new(way != Way::Plain, has_own_terminals)?;
         let report = report(way, &layout);
-        Ok((Held { layout, confinement, way, around }, report))
+        let continued = Continued::default();
+        Ok((Held { layout, confinement, way, sockets, continued, around, _claim: claim }, report))
     }
 
     /// Puts a command, which was just forked, under it.
@@ -45,14 +70,113 @@ impl Held {
         self.confinement.apply(&self.layout)
     }
 
-    /// Moves what a command made though it must not be out of the way.
-    pub(crate) fn put_aside(&self) -> Vec<(PathBuf, PathBuf)> {
-        super::put_aside(&self.layout)
+    /// Makes good, before a command, what has changed outside: what is protected is mounted again where its mount was
+    /// lost, sockets that have come are hidden. What has come to be where nothing was is the user's if the command
+    /// `is_alone`, for what other commands made was moved away when they ended: then it is protected from now on.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be made good here. It may be in a new process.
+    pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
+        self.continued = Continued::now(&self.layout);
+        self.renew_protected(is_alone)?;
+        self.sockets.extend(sockets.iter().map(|path| path.0.clone()));
+        for socket in &self.sockets {
+            if Place::at(socket) == Place::Open {
+                match (self.way, hide(socket)) {
+                    // Nothing can be mounted from within. With the next process it will be.
+                    (Way::Plain, _) | (_, Ok(())) => {}
+                    (Way::Bubblewrap, Err(_)) if !is_alone => {}
+                    (_, Err(error)) => return Err(error.to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn renew_protected(&mut self, is_alone: bool) -> Result<(), String> {
+        if self.way != Way::Plain {
+            for place in self.layout.movable() {
+                if Place::at(place) == Place::Open {
+                    covered(place, false)?;
+                }
+            }
+            let protected = std::mem::take(&mut self.layout.protected);
+            for place in protected {
+                match Place::at(place.as_path()) {
+                    Place::Nothing => {
+                        self.layout.absent.push(place);
+                        continue;
+                    }
+                    Place::Link => return Err(became_link(place.as_path())),
+                    Place::Open => covered(place.as_path(), true)?,
+                    Place::Mount => {}
+                }
+                self.layout.protected.push(place);
+            }
+        }
+        let absent = std::mem::take(&mut self.layout.absent);
+        for place in absent {
+            match (Place::at(place.as_path()), self.way) {
+                (Place::Nothing, _) => self.layout.absent.push(place),
+                (Place::Mount, _) => self.layout.protected.push(place),
+                _ if !is_alone => self.layout.absent.push(place),
+                (Place::Link, _) => return Err(became_link(place.as_path())),
+                (Place::Open, Way::Plain) => {
+                    return Err(format!("{place} has come to be and cannot be protected here"));
+                }
+                (Place::Open, Way::Namespaces | Way::Bubblewrap) => {
+                    self.protect_anew(place.as_path())?;
+                    self.layout.protected.push(place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Protects what was not there when the sandbox was made.
+    fn protect_anew(&self, place: &Path) -> Result<(), String> {
+        let mut on_the_way: Vec<&Path> = self.layout.on_the_way(place).collect();
+        on_the_way.reverse();
+        for folder in on_the_way {
+            if Place::at(folder) == Place::Open {
+                covered(folder, false)?;
+            }
+        }
+        covered(place, true)
+    }
+
+    /// Moves what a command made though it must not out of the way, and says what it was.
+    pub(crate) fn put_aside(&self) -> Vec<Aside> {
+        let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
+        let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be).map(Path::to_owned);
+        let now = Continued::now(&self.layout);
+        let planted = self.continued.planted(&now);
+        let moved = absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path));
+        let hidden = self.continued.hidden(&now).map(|path| Aside {
+            path: FilePath(path.clone()),
+            moved: Err("there is more than can be looked at".to_owned()),
+        });
+        moved.chain(hidden).collect()
+    }
+
+    /// How often somebody tried so far to reach a network that is not there; none where nobody counts it.
+    pub(crate) fn tries_of_network(&self) -> Option<u64> {
+        if self.way == Way::Plain {
+            return None;
+        }
+        let old = fs::read_to_string("/proc/self/net/snmp").ok()?;
+        let mut lines = old.lines().filter_map(|line| line.strip_prefix("Ip: "));
+        let (names, values) = (lines.next()?, lines.next()?);
+        let mut all = names.split(' ').zip(values.split(' '));
+        let (_, old) = all.find(|(name, _)| *name == "OutNoRoutes")?;
+        let new = fs::read_to_string("/proc/self/net/snmp6").unwrap_or_default();
+        let new = new.lines().find_map(|line| line.strip_prefix("Ip6OutNoRoutes"));
+        Some(old.parse::<u64>().ok()? + new.map_or(0, |value| value.trim().parse().unwrap_or(0)))
     }
 
     /// Ends it, when no command is left. (Within bubblewrap the directory itself is the agent's to remove.)
     pub(crate) fn end(&self) {
-        self.put_aside();
         let tmp = self.layout.tmp.as_path();
         super::remove_all(tmp);
         if self.way == Way::Namespaces {
@@ -63,6 +187,15 @@ impl Held {
             }
         }
     }
+}
+
+fn covered(place: &Path, is_read_only: bool) -> Result<(), String> {
+    let why = |error| format!("{} was replaced and cannot be protected again: {error}", place.display());
+    cover(place, is_read_only).map_err(why)
+}
+
+fn became_link(place: &Path) -> String {
+    format!("{} is protected and has become a link", place.display())
 }
 
 fn report(way: Way, layout: &Layout) -> SandboxReport {
@@ -109,16 +242,20 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
 /// # Errors
 ///
 /// Why that cannot be.
-pub(crate) fn bubblewrap(layout: &Layout) -> Result<(PathBuf, Vec<OsString>), String> {
+pub(crate) fn bubblewrap(layout: &Layout, sockets: &[FilePath]) -> Result<(PathBuf, Vec<OsString>), String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let bwrap = installed("bwrap", &path, layout).ok_or("bubblewrap is not installed")?;
+    let may_be_written = |path: &Path| layout.writable.iter().any(|root| path.starts_with(root.as_path()));
+    let bwrap = installed("bwrap", &path, may_be_written).ok_or("bubblewrap is not installed")?;
     let words = ["--unshare-net", "--unshare-ipc", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"];
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let mut bind = |how: &str, from: &OsStr, to: &Path| {
         words.extend([OsString::from(how), from.to_owned(), to.into()]);
     };
     let shared_memory = Path::new(SHARED_MEMORY);
-    for place in layout.writable.iter().chain(&layout.pinned).map(FilePath::as_path) {
+    // In the order of their depth: what is bound to an outer place hides what lies in it.
+    let places: BTreeSet<&Path> =
+        layout.writable.iter().chain(&layout.pinned).map(FilePath::as_path).collect();
+    for place in places {
         if place != shared_memory {
             bind("--bind", place.as_os_str(), place);
         }
@@ -126,25 +263,17 @@ pub(crate) fn bubblewrap(layout: &Layout) -> Result<(PathBuf, Vec<OsString>), St
     for place in &layout.protected {
         bind("--ro-bind", place.as_path().as_os_str(), place.as_path());
     }
-    for socket in namespaces::of_others(layout).map_err(|error| error.to_string())? {
-        bind("--ro-bind", OsStr::new("/dev/null"), &socket);
+    for socket in sockets {
+        bind("--ro-bind", OsStr::new("/dev/null"), socket.as_path());
     }
     if layout.may_write(shared_memory) {
         words.extend(["--perms", "1777", "--tmpfs", SHARED_MEMORY].map(OsString::from));
     }
-    for folder in namespaces::folders_of_sockets() {
+    for folder in hidden_folders() {
         words.extend(["--tmpfs".into(), folder.into(), "--remount-ro".into(), folder.into()]);
     }
     words.push("--".into());
     Ok((bwrap, words))
-}
-
-/// A program in a list of directories; never one that depends on where this runs, or that commands could have made.
-fn installed(name: &str, directories: &OsStr, layout: &Layout) -> Option<PathBuf> {
-    let all = std::env::split_paths(directories).filter(|folder| folder.is_absolute());
-    let real = all.filter_map(|folder| folder.join(name).canonicalize().ok());
-    real.filter(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
-        .find(|path| !layout.writable.iter().any(|root| path.starts_with(root.as_path())))
 }
 
 #[cfg(test)]
@@ -168,7 +297,9 @@ mod tests {
         let layout = Layout::of(&sandbox, top_path.join("tmp"));
         let found = |list: &[&Path]| {
             let list = std::env::join_paths(list).unwrap_or_default();
-            installed("bwrap", &list, &layout)
+            let may_be_written =
+                |path: &Path| layout.writable.iter().any(|root| path.starts_with(root.as_path()));
+            installed("bwrap", &list, may_be_written)
         };
         let [workspace, plain, bin] = ["workspace", "plain", "bin"].map(|name| top_path.join(name));
         let depth = std::env::current_dir()?.components().count() - 1;

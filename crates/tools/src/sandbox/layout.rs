@@ -1,18 +1,18 @@
 //! Which places are meant by a sandbox: what may be written, and what in it may not.
 //!
-//! Made once, when the supervisor starts, from the file system as it is then. All paths are absolute and free of links.
+//! Made when the supervisor starts, from the file system as it is then; `held.rs` follows what changes outside. All paths are absolute and free of links.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
 use mainstay_session::message::FilePath;
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
-use super::{Sandbox, SandboxMode, git};
+use super::{Sandbox, SandboxMode, configuration, git};
 
 /// The places of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,10 @@ pub(crate) struct Layout {
     pub(crate) pinned: Vec<FilePath>,
     /// What in those must not come to be.
     pub(crate) absent: Vec<FilePath>,
+    /// The directories of repositories, in which git keeps how to go on.
+    pub(crate) repositories: Vec<FilePath>,
+    /// Directories in which git has, or would make, the repositories of submodules.
+    pub(crate) modules: Vec<FilePath>,
     /// Whether something is to be protected that is in neither: a link, or more than can be named.
     pub(crate) is_partly_open: bool,
     /// What was asked for and cannot be done: a sentence each.
@@ -44,8 +48,11 @@ const NEVER_WRITABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 const MOST_NAMED: usize = 200;
 const MOST_LOOKED_AT: usize = 100_000;
 
+/// The most files below a protected directory that are looked at for other names.
+const MOST_LINKED: usize = 2_000;
+
 /// Where there is much that nobody wrote: left out if there is too much else.
-const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
+pub(super) const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
 
 impl Layout {
     /// The places that a sandbox means now.
@@ -55,6 +62,7 @@ impl Layout {
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
         let mut open = Vec::new();
+        let (mut repositories, mut modules) = (Vec::new(), Vec::new());
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             writable.extend(git.directories);
@@ -73,14 +81,23 @@ impl Layout {
                     )),
                 }
             }
+            if let Some(root) = &git.root {
+                forbidden.extend(led_to(root, sandbox, &mut open));
+            }
             forbidden.extend(git.protected);
             open.extend(git.unseen);
+            repositories = git.repositories.into_iter().map(FilePath).collect();
+            modules = git.modules.into_iter().map(FilePath).collect();
             forbidden.push(sandbox.workspace.join(".mainstay"));
             forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
+        Layout {
+            repositories,
+            modules,
+            ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
+        }
     }
 
     fn sorted(
@@ -103,14 +120,19 @@ impl Layout {
                     let said = "is to be protected but is, or lies behind, a link, which can be replaced";
                     open.push(format!("{} {said}", path.display()));
                 }
-                Ok(_) => protected.push(path),
+                Ok(_) => {
+                    if let Some(file) = with_another_name(&path) {
+                        let said = "is to be protected but has another name (a hard link), by which it can be changed";
+                        open.push(format!("{} {said}", file.display()));
+                    }
+                    protected.push(path);
+                }
                 Err(_) => absent.push(path),
             }
         }
         for path in protected.iter().chain(&absent) {
-            let inside = |way: &&Path| writable.iter().any(|root| way.starts_with(root) && *way != root);
-            let on_the_way = path.ancestors().skip(1).take_while(inside).filter(|way| way.is_dir());
-            pinned.extend(on_the_way.map(Path::to_owned));
+            let writable = writable.iter().map(PathBuf::as_path);
+            pinned.extend(on_the_way(path, writable).filter(|way| way.is_dir()).map(Path::to_owned));
         }
         pinned.retain(|path| !writable.contains(path) && !protected.contains(path));
         pinned.sort();
@@ -125,6 +147,8 @@ impl Layout {
             protected: all(protected),
             pinned: all(pinned),
             absent: all(absent),
+            repositories: Vec::new(),
+            modules: Vec::new(),
             is_partly_open,
             notes,
         }
@@ -149,18 +173,82 @@ impl Layout {
         })
     }
 
+    /// The directories on the way to a place, those that may be written as a whole left out; the nearest first.
+    pub(super) fn on_the_way<'a>(&'a self, place: &'a Path) -> impl Iterator<Item = &'a Path> {
+        on_the_way(place, self.writable.iter().map(FilePath::as_path))
+    }
+
+    /// The directories that are mounts so that they cannot be moved, an outer one before what lies in it.
+    pub(super) fn movable(&self) -> impl Iterator<Item = &Path> {
+        let is_inside = |path: &&Path| !self.outermost().any(|root| root == *path);
+        let mut all: Vec<&Path> =
+            self.writable.iter().chain(&self.pinned).map(FilePath::as_path).filter(is_inside).collect();
+        all.sort();
+        all.into_iter()
+    }
+
     /// Whether anything inside of what may be written is kept from commands.
     pub(crate) fn protects(&self) -> bool {
         !self.protected.is_empty() || !self.absent.is_empty()
     }
 }
 
+fn on_the_way<'a>(
+    place: &'a Path,
+    writable: impl Iterator<Item = &'a Path> + Clone,
+) -> impl Iterator<Item = &'a Path> {
+    let inside = move |way: &&Path| writable.clone().any(|root| way.starts_with(root) && *way != root);
+    place.ancestors().skip(1).take_while(inside)
+}
+
 fn has_link_on_the_way(path: &Path) -> bool {
     path.parent().is_some_and(|folder| resolved(folder) != folder)
 }
 
+/// A file at or below a path that can be written by another name: whoever packs an archive can give it one.
+fn with_another_name(path: &Path) -> Option<PathBuf> {
+    let files = ignore::WalkBuilder::new(path).standard_filters(false).build().flatten().take(MOST_LINKED);
+    let mut linked = files
+        .filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1));
+    linked.next().map(ignore::DirEntry::into_path)
+}
+
 fn is_never_writable(path: &Path) -> bool {
     path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
+}
+
+/// Where git's configuration leads: what it is read from, and the directory of hooks.
+fn led_to(root: &Path, sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
+    let may_be_written = |path: &Path| {
+        std::iter::once(&sandbox.workspace).chain(&sandbox.writable).any(|root| path.starts_with(root))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(git) = installed("git", &path, may_be_written) else { return Vec::new() };
+    let mut places = match configuration::led_to(root, &git) {
+        Ok(places) => places,
+        Err(why) => {
+            open.push(format!("what git reads its configuration from is not protected: {why}"));
+            return Vec::new();
+        }
+    };
+    let holds_all = |place: &PathBuf| root.starts_with(place) || sandbox.workspace.starts_with(place);
+    if let Some(place) = places.iter().find(|place| holds_all(place) && may_be_written(place)) {
+        open.push(format!("{} is where git's hooks lie, and holds all that commands write", place.display()));
+    }
+    places.retain(|place| !holds_all(place));
+    places
+}
+
+/// A program in a list of directories; never one that depends on where this runs, or that commands could have made.
+pub(super) fn installed(
+    name: &str,
+    directories: &OsStr,
+    may_be_written: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let all = std::env::split_paths(directories).filter(|folder| folder.is_absolute());
+    let real = all.filter_map(|folder| folder.join(name).canonicalize().ok());
+    real.filter(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
+        .find(|path| !may_be_written(path))
 }
 
 /// What the user's patterns name: a directory for `directory/**`, what is there for other patterns.
@@ -233,37 +321,6 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
         Some((Ok(rest), real)) if rest.as_os_str().is_empty() => real,
         Some((Ok(rest), real)) => real.join(rest),
         Some((Err(_), _)) | None => plain,
-    }
-}
-
-/// Moves what has come to be, though it must not, out of the way. Says from where to where.
-pub(crate) fn put_aside(layout: &Layout) -> Vec<(PathBuf, PathBuf)> {
-    let planted = layout.absent.iter().filter(|path| path.as_path().symlink_metadata().is_ok());
-    planted.filter_map(|path| Some((path.0.clone(), layout.moved(path.as_path()).ok()?))).collect()
-}
-
-impl Layout {
-    /// Moves what lies at a path, and not where a link on the way would lead.
-    fn moved(&self, path: &Path) -> io::Result<PathBuf> {
-        let root = self.outermost().find(|root| path.starts_with(root));
-        let (Some(root), Some(name)) = (root, path.file_name()) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut folder = openat(CWD, root, flags, Mode::empty())?;
-        for part in path.parent().and_then(|folder| folder.strip_prefix(root).ok()).into_iter().flatten() {
-            folder = openat(&folder, part, flags, Mode::empty())?;
-        }
-        for number in 1..1_000 {
-            let mut free = name.to_owned();
-            free.push(format!(".refused-{number}"));
-            match renameat_with(&folder, name, &folder, &free, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok(path.with_file_name(free)),
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::Error::other("no name is free"))
     }
 }
 

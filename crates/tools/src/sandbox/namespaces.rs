@@ -8,28 +8,31 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, access, openat2,
+    statx,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive,
+    mount_change, move_mount, open_tree,
+};
 
 use super::layout::{Layout, SHARED_MEMORY};
-use crate::sys::{change_mount, loopback_up, unshare};
+use super::sockets::hidden_folders;
+use crate::sys::{change_mount, change_mount_of, loopback_up, unshare};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 
-/// The most sockets of others that can be hidden.
-const MOST_SOCKETS: usize = 2_000;
-
-/// Directories that hold little but sockets of programs of the user, also of such as come later.
-const OF_SOCKETS: [&str; 1] = ["/run/user"];
-
 /// Enters namespaces of its own and says whether terminals are its own too. After a failure the process is of no use.
-pub(super) fn enter(layout: &Layout) -> io::Result<bool> {
-    let sockets = of_others(layout)?;
+pub(super) fn enter(layout: &Layout, sockets: &BTreeSet<PathBuf>) -> io::Result<bool> {
     make()?;
     loopback_up().map_err(|error| named("the loopback interface", error))?;
-    mounts(layout, &sockets)
+    mounts(layout, sockets)
 }
 
 fn make() -> io::Result<()> {
@@ -71,7 +74,15 @@ fn mounts(layout: &Layout, sockets: &BTreeSet<PathBuf>) -> io::Result<bool> {
         done.map_err(|error| named(&shown(place.as_path()), error))?;
     }
     hide_sockets(sockets)?;
-    Ok(own_terminals().is_ok())
+    let has_terminals = own_terminals().is_ok();
+    share();
+    Ok(has_terminals)
+}
+
+/// Has what is mounted later come to the namespaces of commands too, which are made from these. Whoever may not do this
+/// mounts nothing later.
+pub(super) fn share() {
+    let _ = mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC);
 }
 
 fn shown(path: &Path) -> String {
@@ -110,54 +121,63 @@ fn unescaped(text: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
-/// The sockets in the file system that programs listen on, as far as the kernel tells.
-fn listening() -> io::Result<BTreeSet<PathBuf>> {
-    let list = fs::read("/proc/net/unix").map_err(|error| named("/proc/net/unix", error))?;
-    let paths = list.split(|byte| *byte == b'\n').filter_map(|line| {
-        let line = String::from_utf8_lossy(line);
-        let at = line.find('/')?;
-        // An address with more than its number, of a program that accepts or takes datagrams.
-        let fields: Vec<&str> = line[..at].split_ascii_whitespace().collect();
-        let (flags, kind) = (fields.get(3)?, fields.get(4)?);
-        (*flags == "00010000" || *kind == "0002").then(|| PathBuf::from(&line[at..]))
-    });
-    Ok(paths.collect())
-}
-
-/// The sockets in the file system that programs listen on, but for the session's own: wherever they lie, since whoever
-/// lets commands write in a directory does not mean what programs there would do for them.
-pub(super) fn of_others(layout: &Layout) -> io::Result<BTreeSet<PathBuf>> {
-    let hidden_anyway = OF_SOCKETS.into_iter().chain([SHARED_MEMORY]).map(Path::new);
-    let but: Vec<&Path> = hidden_anyway.chain([layout.tmp.as_path()]).collect();
-    let all = listening()?.into_iter().filter_map(|path| path.canonicalize().ok());
-    let others: BTreeSet<PathBuf> =
-        all.filter(|path| !but.iter().any(|place| path.starts_with(place))).collect();
-    if others.len() > MOST_SOCKETS {
-        return Err(io::Error::other(format!("{} sockets of other programs cannot be hidden", others.len())));
-    }
-    Ok(others)
-}
-
-/// Directories in which there is nothing for commands.
-pub(super) fn folders_of_sockets() -> impl Iterator<Item = &'static str> {
-    OF_SOCKETS.into_iter().filter(|folder| Path::new(folder).is_dir())
-}
-
 fn hide_sockets(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
-    for folder in folders_of_sockets() {
+    for folder in hidden_folders() {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
         mount("tmpfs", folder, "tmpfs", flags, c"mode=0755,size=4k")
             .map_err(|error| named(folder, error.into()))?;
     }
-    for path in sockets {
-        // One that is gone by now, or that this user cannot meet, needs no hiding.
-        if let Err(error) = mount_bind_recursive("/dev/null", path)
-            && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-        {
-            return Err(named(&shown(path), error.into()));
+    sockets.iter().try_for_each(|socket| hide(socket))
+}
+
+/// Hides a socket. One that is gone by now, or that this user cannot meet, needs no hiding.
+pub(super) fn hide(socket: &Path) -> io::Result<()> {
+    match mount_bind_recursive("/dev/null", socket) {
+        Err(error) if access(socket, Access::WRITE_OK).is_ok() => Err(named(&shown(socket), error.into())),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What lies at a path, for commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nothing.
+    Nothing,
+    /// A link.
+    Link,
+    /// Something that is no mount, so that it can be moved away, and changed where its directory may be.
+    Open,
+    /// A mount: commands can make none, so it was made here.
+    Mount,
+}
+
+impl Place {
+    /// Looks at a path.
+    pub(super) fn at(path: &Path) -> Self {
+        match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Place::Nothing,
+            Err(_) => Place::Open,
+            Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink => Place::Link,
+            Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Place::Mount,
+            Ok(_) => Place::Open,
         }
     }
-    Ok(())
+}
+
+/// Makes a place a mount once more, for all whose mounts come from here, at one stroke. No link is followed.
+pub(super) fn cover(place: &Path, is_read_only: bool) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let at = openat2(CWD, place, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(&at, c"", clone)?;
+    if is_read_only {
+        change_mount_of(tree.as_fd(), READ_ONLY)?;
+    }
+    let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(&tree, c"", &at, c"", onto)?)
 }
 
 /// Memory that only commands share: that of others could be written to.

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mainstay_session::message::FilePath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::nest::{Emptied, Nest, PATIENCE};
@@ -34,11 +33,16 @@ pub(super) fn keep(socket: OwnedFd, held: Option<Held>) -> ! {
         sys::put_at(nothing.as_raw_fd(), 0);
     }
     let mut keeper = Keeper { socket: UnixStream::from(socket), nest: Nest::make(), held };
-    if let Err(error) = keeper.serve() {
+    let served = keeper.serve();
+    if let Err(error) = &served {
         // If the agent is there, it is to know why its command ends; mostly it is gone.
         let _ = keeper.say(&Report::Failed { reason: error.to_string() });
     }
     keeper.nest.empty();
+    if let (Err(_), Some(held)) = (served, &keeper.held) {
+        // Of the command that was lost. Nobody is there to be told.
+        held.put_aside();
+    }
     sys::exit_now(0)
 }
 
@@ -53,7 +57,12 @@ impl Keeper {
     fn serve(&mut self) -> io::Result<()> {
         while let Some((order, descriptor)) = self.order()? {
             match (order, descriptor) {
-                (Order::Run { command, cwd }, Some(output)) => self.run(&command, cwd.as_path(), output)?,
+                (Order::Run { command, cwd, sockets, is_alone }, Some(output)) => {
+                    match self.held.as_mut().map_or(Ok(()), |held| held.renew(&sockets, is_alone)) {
+                        Ok(()) => self.run(&command, cwd.as_path(), output)?,
+                        Err(reason) => self.say(&Report::Stale { reason })?,
+                    }
+                }
                 (Order::Run { .. }, None) => {
                     let reason = "too many files are open to take its output".to_owned();
                     self.say(&Report::NotStarted { reason })?;
@@ -70,6 +79,7 @@ impl Keeper {
             Ok(started) => started,
             Err(error) => return self.say(&Report::NotStarted { reason: error.to_string() }),
         };
+        let tries = self.tries_of_network();
         let started = sys::stat_of("/proc", pid).map_or(0, |stat| stat.started);
         self.say(&Report::Started { pid, started })?;
         if let Some((Order::Go, _)) = self.order()? {
@@ -86,9 +96,13 @@ impl Keeper {
             sys::kill(-pid.cast_signed(), libc::SIGKILL);
         }
         let Emptied { left, stuck } = self.nest.empty();
-        let put_aside = self.held.iter().flat_map(Held::put_aside);
-        let put_aside = put_aside.map(|(from, to)| (FilePath(from), FilePath(to))).collect();
-        self.say(&Report::Ended { exit, left, stuck, put_aside })
+        let asides = self.held.iter().flat_map(Held::put_aside).collect();
+        let tried_network = self.tries_of_network() > tries;
+        self.say(&Report::Ended { exit, left, stuck, asides, tried_network })
+    }
+
+    fn tries_of_network(&self) -> Option<u64> {
+        self.held.as_ref().and_then(Held::tries_of_network)
     }
 
     /// Waits for a command's shell, and says whether it was told to end it. Fails when the agent is gone.

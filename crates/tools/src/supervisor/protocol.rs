@@ -13,7 +13,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::{Layout, SandboxReport, Way};
+use crate::sandbox::{Aside, Layout, SandboxReport, Way};
 use crate::sys;
 
 /// The longest frame. A command is part of one.
@@ -24,6 +24,8 @@ const LONGEST: usize = 64 << 20;
 pub(super) struct Begin {
     pub(super) way: Way,
     pub(super) layout: Layout,
+    /// Sockets that commands are not to meet.
+    pub(super) sockets: Vec<FilePath>,
 }
 
 /// What a supervisor answers to it.
@@ -41,7 +43,14 @@ pub(super) enum Begun {
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(super) enum Order {
     /// Start this command, but hold it before its first instruction. What it prints to comes along as a descriptor.
-    Run { command: String, cwd: FilePath },
+    Run {
+        command: String,
+        cwd: FilePath,
+        /// More sockets that it is not to meet.
+        sockets: Vec<FilePath>,
+        /// Whether no other command has run since the last one ended.
+        is_alone: bool,
+    },
     /// Let it go.
     Go,
     /// End it, or do not let it begin.
@@ -56,9 +65,18 @@ pub(super) enum Report {
     Started { pid: u32, started: u64 },
     /// There is no process for it.
     NotStarted { reason: String },
+    /// It was not started, since what is to hold it is not what it was any more. Another supervisor may hold it.
+    Stale { reason: String },
     /// It has ended, and so has what it left running: `left` processes, of which `stuck` could not be ended.
-    /// What it made though it must not was moved, from where to where.
-    Ended { exit: Exit, left: u32, stuck: u32, put_aside: Vec<(FilePath, FilePath)> },
+    Ended {
+        exit: Exit,
+        left: u32,
+        stuck: u32,
+        /// What it made though it must not.
+        asides: Vec<Aside>,
+        /// Whether, while it ran, somebody in the sandbox tried to reach a network.
+        tried_network: bool,
+    },
     /// It cannot go on and ends, with whatever it runs.
     Failed { reason: String },
 }

@@ -22,7 +22,8 @@ pub(super) fn supervise(is_to_hold: bool) -> ! {
     sys::close_what_was_inherited();
     let socket = rustix::stdio::stdin();
     let held = if is_to_hold { Some(hold(socket)) } else { None };
-    while let Some(for_keeper) = next_socket(socket) {
+    let mut is_left = false;
+    while let Some(for_keeper) = next_socket(socket, &mut is_left) {
         match sys::fork() {
             Ok(Fork::Parent(_)) => {}
             Ok(Fork::Child) => keeper::keep(for_keeper, held),
@@ -32,6 +33,10 @@ pub(super) fn supervise(is_to_hold: bool) -> ! {
     if let Some(held) = held {
         // Each keeper has ended what it ran before it ends.
         sys::wait_until_childless();
+        if !is_left {
+            // Of keepers that were killed.
+            held.put_aside();
+        }
         held.end();
     }
     sys::exit_now(0)
@@ -42,8 +47,8 @@ fn hold(socket: BorrowedFd<'_>) -> Held {
     let entered = || -> Result<_, String> {
         let own = socket.try_clone_to_owned().map_err(|error| error.to_string())?;
         let mut agent = UnixStream::from(own);
-        let Begin { way, layout } = read_whole(&agent).map_err(|error| error.to_string())?;
-        let entered = Held::enter(way, layout);
+        let Begin { way, layout, sockets } = read_whole(&agent).map_err(|error| error.to_string())?;
+        let entered = Held::enter(way, layout, sockets);
         let (answer, held) = match entered {
             Ok((held, report)) => (Begun::Ready(report), Some(held)),
             Err(why) => (Begun::Cannot(why), None),
@@ -56,12 +61,13 @@ fn hold(socket: BorrowedFd<'_>) -> Held {
     entered().unwrap_or_else(|_| sys::exit_now(1))
 }
 
-/// The next keeper's socket; none if the agent is gone.
-fn next_socket(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
+/// The next keeper's socket; none if the agent is gone. A byte without one says that the agent leaves this supervisor for
+/// another.
+fn next_socket(socket: BorrowedFd<'_>, is_left: &mut bool) -> Option<OwnedFd> {
     loop {
         match receive(socket, &mut [0]) {
             Ok((1.., Some(descriptor))) => return Some(descriptor),
-            Ok((1.., None)) => {}
+            Ok((1.., None)) => *is_left = true,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Ok((0, _)) | Err(_) => return None,
         }

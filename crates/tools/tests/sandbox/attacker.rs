@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub(crate) fn attack(what: &str, rest: &[&str]) -> ExitCode {
             .and_then(|address| UnixStream::connect_addr(&address))
             .map(|_| "GOT IN"),
         "socket" => UnixStream::connect(rest[0]).map(|_| "GOT IN"),
+        "listen" => listen(rest[0]).map(|()| "fine"),
         "serve" => serve(rest[0]).map(|()| "fine"),
         "loopback" => loopback().map(|()| "fine"),
         "pair" => UnixStream::pair().map(|_| "fine"),
@@ -60,6 +61,11 @@ pub(crate) fn attack(what: &str, rest: &[&str]) -> ExitCode {
 
 fn result(returned: i64) -> io::Result<i64> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+fn listen(name: &str) -> io::Result<()> {
+    let listener = UnixListener::bind(name)?;
+    listener.incoming().try_for_each(|stream| stream.map(drop))
 }
 
 fn serve(file: &str) -> io::Result<()> {

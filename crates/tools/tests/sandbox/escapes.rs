@@ -278,7 +278,7 @@ pub(crate) async fn a_worktree_opens_only_its_own_repository(way: Way) {
     assert_eq!(liar.outside_now(), before, "{said}");
 }
 
-fn git(directory: &Path, arguments: &[&str]) {
+pub(crate) fn git(directory: &Path, arguments: &[&str]) {
     let mut command = std::process::Command::new("git");
     command.arg("-C").arg(directory).args(["-c", "user.name=a", "-c", "user.email=a@b.c"]).args(arguments);
     let output = command.output().unwrap();

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant, SystemTime};
 
 use mainstay_tools::sandbox::{Protection, Sandbox, SandboxMode, Way};
 
 use crate::bench::Bench;
 use crate::may_lack;
-use crate::place::SOON;
+use crate::place::{SOON, children_of, kill};
 
 pub(crate) async fn what_holds_is_reported(way: Way) {
     let bench = Bench::new(way, SandboxMode::WorkspaceWrite);
@@ -145,10 +145,32 @@ pub(crate) async fn the_temporary_directory_ends_with_the_session(way: Way) {
     if way != Way::Namespaces {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().canonicalize().unwrap();
-    let mut agent =
-        Command::new(std::env::current_exe().unwrap()).arg("--as-agent").arg(&root).spawn().unwrap();
+    let (mut agent, tmp) = agent_with_command();
+    kill(agent.id());
+    agent.wait().unwrap();
+    gone(&tmp);
+    // Nobody is left who could remove it, so the next session does; not as long as it may be somebody's.
+    let (mut agent, tmp) = agent_with_command();
+    let supervisor = children_of(agent.id());
+    let keepers = children_of(supervisor[0]);
+    supervisor.iter().chain(&keepers).copied().for_each(kill);
+    let age =
+        || fs::File::open(&tmp).unwrap().set_modified(SystemTime::now() - Duration::from_secs(120)).unwrap();
+    age();
+    Bench::new(way, SandboxMode::WorkspaceWrite).report().await;
+    assert!(tmp.is_dir(), "the agent holds it");
+    kill(agent.id());
+    agent.wait().unwrap();
+    age();
+    Bench::new(way, SandboxMode::WorkspaceWrite).report().await;
+    gone(&tmp);
+}
+
+/// An agent whose command does not end, and the command's temporary directory.
+fn agent_with_command() -> (Child, PathBuf) {
+    let dir = tempfile::tempdir().unwrap().keep();
+    let root = dir.canonicalize().unwrap();
+    let agent = Command::new(std::env::current_exe().unwrap()).arg("--as-agent").arg(&root).spawn().unwrap();
     let begun = Instant::now();
     let tmp = loop {
         assert!(begun.elapsed() < SOON);
@@ -158,9 +180,8 @@ pub(crate) async fn the_temporary_directory_ends_with_the_session(way: Way) {
         }
     };
     assert!(tmp.is_dir());
-    agent.kill().unwrap();
-    agent.wait().unwrap();
-    gone(&tmp);
+    fs::remove_dir_all(root).unwrap();
+    (agent, tmp)
 }
 
 fn gone(path: &Path) {
@@ -181,6 +202,8 @@ pub(crate) fn agent(workspace: &Path) -> ExitCode {
     let mut place = crate::place::Place::of(workspace.to_owned());
     let supervisor = mainstay_tools::Supervisor::new(Vec::new()).within(Some(sandbox));
     place.bash = mainstay_tools::Bash::new(std::sync::Arc::new(supervisor));
-    runtime.block_on(async { place.run("echo $TMPDIR > where; sleep 60").await }).ok();
+    runtime.block_on(async { place.run("echo $TMPDIR > where; exec sleep 60").await }).ok();
+    // It goes on after its command was lost.
+    std::thread::sleep(Duration::from_secs(60));
     ExitCode::SUCCESS
 }

@@ -1,0 +1,80 @@
+//! What commands made though they must not is moved out of the way.
+//!
+//! Under the way of a path no link is followed: one that was put there is itself what must go. A directory whose mode
+//! keeps this out is opened for as long as that takes. What cannot be moved is said; nothing fails silently.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use mainstay_session::message::FilePath;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, chmod, fstat, openat, renameat_with};
+use rustix::io::Errno;
+
+use super::{Aside, Layout};
+
+/// The names that are tried for what is moved.
+const NAMES: std::ops::Range<u32> = 1..1_000;
+
+/// Moves what lies at a path in what may be written.
+pub(super) fn put_aside(layout: &Layout, path: &Path) -> Aside {
+    let moved = moved(layout, path).map(FilePath).map_err(|error| match error {
+        Errno::EXIST => {
+            let name = path.file_name().unwrap_or_default().display();
+            format!("the names up to {name}.refused-{} are taken", NAMES.end - 1)
+        }
+        error => std::io::Error::from(error).to_string(),
+    });
+    Aside { path: FilePath(path.to_owned()), moved }
+}
+
+fn moved(layout: &Layout, path: &Path) -> rustix::io::Result<PathBuf> {
+    let root = layout.outermost().find(|root| path.starts_with(root)).ok_or(Errno::NOENT)?;
+    let parts: Vec<&OsStr> = path.strip_prefix(root).map_err(|_| Errno::NOENT)?.iter().collect();
+    let (name, folders) = parts.split_last().ok_or(Errno::NOENT)?;
+    let folder = openat(CWD, root, FOLDER, Mode::empty())?;
+    Ok(root.join(moved_within(&folder, folders, name)?))
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Moves what lies below a directory, and says where to, seen from there.
+fn moved_within(folder: &OwnedFd, folders: &[&OsStr], name: &OsStr) -> rustix::io::Result<PathBuf> {
+    let Some((first, rest)) = folders.split_first() else {
+        return opened(folder, || to_free_name(folder, name)).map(PathBuf::from);
+    };
+    opened(folder, || match openat(folder, *first, FOLDER, Mode::empty()) {
+        Ok(next) => Ok(Path::new(first).join(moved_within(&next, rest, name)?)),
+        Err(Errno::NOTDIR | Errno::LOOP) => to_free_name(folder, first).map(PathBuf::from),
+        Err(error) => Err(error),
+    })
+}
+
+fn to_free_name(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<OsString> {
+    for number in NAMES {
+        let mut free = name.to_owned();
+        free.push(format!(".refused-{number}"));
+        match renameat_with(folder, name, folder, &free, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(free),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Does something in a directory; if its mode does not let this user, then with one that does.
+fn opened<T>(folder: &OwnedFd, act: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    match act() {
+        Err(Errno::ACCESS) => {}
+        done => return done,
+    }
+    let mode = Mode::from_raw_mode(fstat(folder.as_fd())?.st_mode & 0o7777);
+    // A handle that only names a place can be met by its name alone.
+    let place = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    chmod(&place, mode | Mode::RWXU).map_err(|_| Errno::ACCESS)?;
+    let done = act();
+    let restored = chmod(&place, mode);
+    let done = done?;
+    restored.map(|()| done)
+}

@@ -1,0 +1,121 @@
+//! What git goes on with: where a command of today could name a program that the user's git runs tomorrow, or a file that
+//! it writes.
+//!
+//! A rebase that has stopped keeps a list of what is to be done yet, and `exec` lines in it are run by `git rebase
+//! --continue`. A merge strategy that is a path names a program too. Where the repository of a submodule lies already,
+//! `git submodule update --init` takes it as it is, with its hooks. And git writes its messages and logs through links,
+//! wherever they lead. Such things are refused if they were not there when the command began; everything else in
+//! these places is git's own business.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mainstay_session::message::FilePath;
+
+use super::{Layout, git};
+
+/// The most that is read of such a file. What is longer is taken for one that names a program.
+const LONGEST: u64 = 4 << 20;
+
+/// Files in a git directory that say how to go on: the list of a rebase, and merge strategies.
+const FILES: [&str; 3] = ["rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"];
+
+/// Directories in a git directory that are looked through for links, and how many entries of each.
+const WRITTEN: [&str; 2] = ["logs", "refs"];
+const MOST_WRITTEN: usize = 2_000;
+
+/// What there is of it, to be compared with what there is later.
+#[derive(Debug, Default)]
+pub(crate) struct Continued {
+    /// The lines that name programs, by file.
+    lines: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The repositories of submodules, and links in all repositories.
+    others: BTreeSet<PathBuf>,
+    /// What holds as much as is looked at, or more.
+    unseen: BTreeSet<PathBuf>,
+}
+
+impl Continued {
+    /// What is there now.
+    pub(super) fn now(layout: &Layout) -> Self {
+        let mut now = Continued::default();
+        for repository in layout.repositories.iter().map(FilePath::as_path) {
+            for file in FILES.map(|name| repository.join(name)) {
+                now.lines.extend(programs_in(&file).map(|lines| (file, lines)));
+            }
+            let folders = WRITTEN.map(|name| (repository.join(name), true));
+            for (folder, is_deep) in folders.into_iter().chain([(repository.to_owned(), false)]) {
+                let mut left = MOST_WRITTEN;
+                now.add_links(&folder, is_deep, &mut left);
+                now.unseen.extend((left == 0).then_some(folder));
+            }
+        }
+        for modules in layout.modules.iter().map(FilePath::as_path) {
+            let (found, is_all) = git::modules_in(std::iter::once(modules));
+            now.others.extend(found);
+            now.unseen.extend((!is_all).then(|| modules.to_owned()));
+        }
+        now
+    }
+
+    /// Adds the links in a directory; below it too, if it is to be so, as long as there are entries `left`.
+    fn add_links(&mut self, folder: &Path, is_deep: bool, left: &mut usize) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Some(fewer) = left.checked_sub(1) else { return };
+            *left = fewer;
+            match entry.file_type() {
+                Ok(kind) if kind.is_symlink() => drop(self.others.insert(entry.path())),
+                Ok(kind) if kind.is_dir() && is_deep => self.add_links(&entry.path(), is_deep, left),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// What is there now and was not: to be moved away.
+    pub(super) fn planted(&self, now: &Continued) -> Vec<PathBuf> {
+        let was_there =
+            |file: &Path, line: &String| self.lines.get(file).is_some_and(|lines| lines.contains(line));
+        let files = now.lines.iter();
+        let files = files.filter(|(file, lines)| !lines.iter().all(|line| was_there(file, line)));
+        files.map(|(file, _)| file).chain(now.others.difference(&self.others)).cloned().collect()
+    }
+
+    /// What has come to hold more than can be looked at.
+    pub(super) fn hidden<'a>(&'a self, now: &'a Continued) -> impl Iterator<Item = &'a PathBuf> {
+        now.unseen.difference(&self.unseen)
+    }
+}
+
+/// The lines that name programs; none if there is no such file.
+fn programs_in(file: &Path) -> Option<BTreeSet<String>> {
+    // A pipe that lies there is not waited for.
+    let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file).ok()?;
+    let mut bytes = Vec::new();
+    opened.take(LONGEST + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 > LONGEST {
+        return Some(BTreeSet::from(["too long".to_owned()]));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let is_todo = file.ends_with(FILES[0]);
+    let names_program = |line: &&str| if is_todo { is_exec(line) } else { line.contains('/') };
+    Some(text.lines().filter(names_program).map(str::to_owned).collect())
+}
+
+/// Whether git takes a line of a list for a command to be run.
+fn is_exec(line: &str) -> bool {
+    matches!(line.split_ascii_whitespace().next(), Some("exec" | "x"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_exec;
+
+    #[test]
+    fn lines_that_run_something_are_known() {
+        let lines = ["pick 1 x", "exec make", "\tx make", "# exec x", "x", "execute", "fixup 2 exec"];
+        assert_eq!(lines.map(is_exec), [false, true, true, false, true, false, false]);
+    }
+}

@@ -1,0 +1,386 @@
+//! What changes outside while a session runs: protected places are replaced, come to be and vanish, programs begin to
+//! listen on sockets, and the process that runs commands is lost. What commands make of it meanwhile is refused, or said.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mainstay_tools::sandbox::{Protection, Sandbox, SandboxMode, Way};
+use mainstay_tools::{Bash, Supervisor};
+
+use crate::bench::{Bench, tree};
+use crate::escapes::git;
+use crate::place::{SOON, children_of, gone, kill};
+
+fn repository(way: Way) -> Bench {
+    Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        for folder in [".git/hooks", ".git/info", "deploy"] {
+            fs::create_dir(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("deploy/key"), "kept").unwrap();
+        let protected = vec!["deploy/key".to_owned()];
+        Sandbox { ways: vec![way], protected, ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    })
+}
+
+/// Writes a file as most programs do: a new one takes the place of the old.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// A mount is lost when what it covers is replaced; the next command meets a new one.
+pub(crate) async fn what_is_replaced_outside_stays_protected(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = repository(way);
+    let root = bench.place.root.clone();
+    assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+    git(&root, &["config", "user.name", "outside"]);
+    replace(&root.join("deploy/key"), "new");
+    fs::rename(root.join(".git/hooks"), root.join(".git/hooks-before")).unwrap();
+    fs::create_dir(root.join(".git/hooks")).unwrap();
+    let guarded = [".git/config", "deploy/key", ".git/hooks"];
+    let now = || guarded.map(|name| tree(&root.join(name)));
+    let before = now();
+    for attack in [
+        "git config core.fsmonitor ./evil; echo '[core]' >> .git/config; rm -f .git/config; mv .git/config c",
+        "echo x > deploy/key; rm -f deploy/key; mv deploy d; mkdir deploy; echo x > deploy/key",
+        "echo x > .git/hooks/pre-commit; rmdir .git/hooks; mv .git/hooks h",
+    ] {
+        let said = bench.run(attack).await;
+        assert_eq!(now(), before, "{attack}\n{said}");
+    }
+    // The whole repository is made anew, and another protected place is gone.
+    fs::remove_dir_all(root.join(".git")).unwrap();
+    git(&root, &["init", "-q", "--template="]);
+    fs::create_dir(root.join(".git/hooks")).unwrap();
+    fs::remove_dir_all(root.join("deploy")).unwrap();
+    let before = tree(&root.join(".git/config"));
+    let said = bench
+        .run("mv .git g; mkdir -p .git; echo x > .git/config; echo x > .git/hooks/x; mkdir deploy; echo x > deploy/key")
+        .await;
+    assert_eq!(tree(&root.join(".git/config")), before, "{said}");
+    assert!(!root.join(".git/hooks/x").exists(), "{said}");
+    assert!(said.contains("deploy/key is protected; what the command made there was moved to"), "{said}");
+}
+
+/// A mount that is lost is made again for a job that runs, too.
+pub(crate) async fn a_job_meets_the_new_mount(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = repository(way);
+    let root = bench.place.root.clone();
+    bench.place.start("until [ -e go ]; do sleep 0.02; done; echo x >> .git/config; echo x > done").await;
+    replace(&root.join(".git/config"), "# outside\n");
+    let said = bench.run("touch go").await;
+    if way == Way::Bubblewrap && !said.starts_with("exit code 0") {
+        // From within, only root can mount; with a new process it can be done.
+        assert!(said.contains(".git/config was replaced and cannot be protected again"), "{said}");
+        assert!(said.contains("stop the background jobs, and call it again"), "{said}");
+        return;
+    }
+    assert!(said.starts_with("exit code 0"), "{said}");
+    bench.place.wait_for("done").await;
+    assert_eq!(fs::read_to_string(root.join(".git/config")).unwrap(), "# outside\n");
+}
+
+/// What the user makes where nothing was is the user's, and protected from then on.
+pub(crate) async fn what_comes_to_be_outside_is_kept(way: Way) {
+    let bench = Bench::with(|root| Sandbox {
+        ways: vec![way],
+        ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned())
+    });
+    assert!(bench.report().await.is_enforced());
+    assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+    fs::create_dir(bench.place.root.join(".mainstay")).unwrap();
+    fs::write(bench.place.root.join(".mainstay/config.toml"), "kept").unwrap();
+    let before = tree(&bench.place.root.join(".mainstay"));
+    let attack = "echo x > .mainstay/config.toml; rm -rf .mainstay; mv .mainstay m; echo done";
+    let said = bench.run(attack).await;
+    assert!(bench.place.has(".mainstay/config.toml"), "{said}");
+    assert_eq!(tree(&bench.place.root.join(".mainstay")), before, "{said}");
+    if way == Way::Plain {
+        // It was allowed since nothing was to be protected; now something is.
+        assert!(said.contains("its sandbox does not hold them as the one did"), "{said}");
+        assert_eq!(bench.report().await.protected, Protection::Open);
+        assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+    } else {
+        assert!(said.contains("done"), "{said}");
+    }
+}
+
+/// What was consented to is not run under a sandbox that holds less.
+pub(crate) async fn a_weaker_sandbox_is_asked_about(way: Way) {
+    if way != Way::Namespaces {
+        return;
+    }
+    let mut bench = repository(way);
+    let top = bench.top().to_owned();
+    let program = top.join("supervisor");
+    let test = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ -e {top}/weak ] && exec {test} --without unshare,clone-user \"$@\"\nexec {test} \"$@\"\n",
+        top = top.display(),
+        test = test.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let sandbox = Sandbox {
+        ways: vec![Way::Namespaces, Way::Plain],
+        ..Sandbox::new(SandboxMode::WorkspaceWrite, bench.place.root.clone())
+    };
+    bench.supervisor = Arc::new(Supervisor::of_program(program, Vec::new()).within(Some(sandbox)));
+    bench.place.bash = Bash::new(bench.supervisor.clone());
+    assert!(bench.report().await.is_enforced());
+    assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+    fs::write(top.join("weak"), "").unwrap();
+    for pid in [bench.place.keeper(), bench.place.supervisor()] {
+        kill(pid);
+        gone_or_ended(pid).await;
+    }
+    let said = bench.run("touch ran").await;
+    assert!(said.contains("Call it again; the user is asked then") && !bench.place.has("ran"), "{said}");
+    // Whoever asks now is told the truth, and what is allowed then runs.
+    assert!(!bench.report().await.is_enforced());
+    assert_eq!(bench.run("touch ran").await, "exit code 0, no output");
+}
+
+async fn gone_or_ended(pid: u32) {
+    if children_of(std::process::id()).contains(&pid) {
+        crate::place::ended(pid).await
+    } else {
+        gone(pid).await
+    }
+}
+
+/// Programs that listen with a relative name, or whose socket was renamed or linked before the session.
+pub(crate) async fn sockets_are_hidden_whatever_their_names_are(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let mut listeners = Vec::new();
+    let bench = Bench::with(|root| {
+        let deep = root.join("deep/er");
+        fs::create_dir_all(&deep).unwrap();
+        listeners.push(listen(&deep, "relative"));
+        listeners.push(listen(root, "./dotted"));
+        for name in ["renamed-before", "linked-before", "moved-before"] {
+            listeners.push(listen(root, root.join(name).to_str().unwrap()));
+        }
+        fs::rename(root.join("renamed-before"), root.join("renamed")).unwrap();
+        fs::hard_link(root.join("linked-before"), root.join("linked")).unwrap();
+        fs::rename(root.join("moved-before"), deep.join("moved")).unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    for name in ["deep/er/relative", "dotted", "renamed", "linked-before", "linked", "deep/er/moved"] {
+        let said = bench.run(&format!("$ATTACK socket {name}")).await;
+        assert!(said.contains("refused: "), "{name}\n{said}");
+        assert!(std::os::unix::net::UnixStream::connect(bench.place.root.join(name)).is_ok(), "{name}");
+    }
+}
+
+/// Programs that are started, or started anew, while the session runs.
+pub(crate) async fn sockets_that_come_later_are_hidden(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let mut first = None;
+    let bench = Bench::with(|root| {
+        first = Some(UnixListener::bind(root.join("again")).unwrap());
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    let root = bench.place.root.clone();
+    let reach = async |name: &str| bench.run(&format!("$ATTACK socket {name}")).await;
+    assert!(reach("again").await.contains("refused: "));
+    drop(first);
+    fs::remove_file(root.join("again")).unwrap();
+    let _again = UnixListener::bind(root.join("again")).unwrap();
+    let _new = UnixListener::bind(root.join("new")).unwrap();
+    let _relative = listen(&root, "later");
+    for name in ["again", "new", "later"] {
+        let said = reach(name).await;
+        assert!(said.contains("refused: "), "{name}\n{said}");
+    }
+    // Those of commands are met by commands.
+    let program = std::env::current_exe().unwrap();
+    bench.place.start(&format!("{} --attack listen own", program.display())).await;
+    bench.place.wait_for("own").await;
+    let said = reach("own").await;
+    assert!(said.contains("GOT IN"), "{said}");
+}
+
+/// A program that listens on a socket of this name, as seen from a directory.
+fn listen(folder: &Path, name: &str) -> Listener {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    let child = program.args(["--attack", "listen", name]).current_dir(folder).spawn().unwrap();
+    let begun = Instant::now();
+    // It is there before anybody listens on it.
+    while std::os::unix::net::UnixStream::connect(folder.join(name)).is_err() {
+        assert!(begun.elapsed() < SOON, "{name} did not appear");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Listener(child)
+}
+
+/// A program that ends with this.
+struct Listener(Child);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// What must not come to be and cannot be moved away is said; what its directory's mode or a link hides is moved.
+pub(crate) async fn what_cannot_be_moved_aside_is_said(way: Way) {
+    let bench = Bench::with(|root| {
+        let protected = vec!["not/there".to_owned()];
+        Sandbox { ways: vec![way], protected, ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    let root = &bench.place.root;
+    let said = bench.run("mkdir not; echo x > not/there; chmod 555 not").await;
+    assert!(said.contains("not/there.refused-1; the user should look at it"), "{said}");
+    assert_eq!(fs::metadata(root.join("not")).unwrap().permissions().mode() & 0o777, 0o555);
+    let said = bench.run("chmod 755 not; mkdir d; rm -rf not; ln -s d not; echo x > d/there").await;
+    assert!(said.contains("not/there is protected; what the command made there was moved to"), "{said}");
+    assert!(root.join("not.refused-1").is_symlink() && !root.join("not").exists(), "{said}");
+    let said = bench.run("for n in $(seq 999); do : > .mainstay.refused-$n; done; mkdir .mainstay").await;
+    assert!(
+        said.starts_with("exit code 0; it made a protected place, which could not be moved aside\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains(
+            ".mainstay is protected; what the command made there could not be moved away (the names"
+        ),
+        "{said}"
+    );
+}
+
+/// A program that a command has git run when the user goes on with a rebase.
+pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        fs::create_dir(root.join(".git/rebase-merge")).unwrap();
+        fs::write(root.join(".git/rebase-merge/git-rebase-todo"), "exec make\npick 1 x\n").unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    let todo = bench.place.root.join(".git/rebase-merge/git-rebase-todo");
+    assert_eq!(
+        bench.run("echo 'pick 2 y' >> .git/rebase-merge/git-rebase-todo").await,
+        "exit code 0, no output"
+    );
+    assert_eq!(fs::read_to_string(&todo).unwrap(), "exec make\npick 1 x\npick 2 y\n");
+    let said = bench.run("echo ' x ./evil' >> .git/rebase-merge/git-rebase-todo").await;
+    assert!(
+        said.contains("git-rebase-todo is protected; what the command made there was moved to"),
+        "{said}"
+    );
+    assert!(!todo.exists());
+    let said = bench
+        .run("mkdir -p .git/sequencer; printf '[options]\\nstrategy = ./evil\\n' > .git/sequencer/opts")
+        .await;
+    assert!(said.contains(".git/sequencer/opts is protected"), "{said}");
+    // Where git writes through a link.
+    let said = bench
+        .run("mkdir -p .git/logs/refs/heads; for l in .git/COMMIT_EDITMSG .git/logs/HEAD .git/logs/refs/heads/x; do \
+              ln -sf $OUT/victim $l; done")
+        .await;
+    for name in ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/x"] {
+        let place = bench.place.root.join(".git").join(name);
+        assert!(said.contains(&format!("{} is protected", place.display())) && !place.is_symlink(), "{said}");
+    }
+    // A repository where git would look for that of a submodule.
+    let said =
+        bench.run("git init -q --bare .git/modules/later && git init -q --bare .git/modules/deep/er").await;
+    for name in ["later", "deep/er"] {
+        let place = bench.place.root.join(".git/modules").join(name);
+        assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
+    }
+    let said = bench
+        .run("for n in $(seq 201); do mkdir .git/modules/$n; done; git init -q --bare .git/modules/z")
+        .await;
+    assert!(said.contains("could not be moved away (there is more than can be looked at)"), "{said}");
+}
+
+/// A protected file that has another name, as an archive can give it.
+pub(crate) async fn a_file_with_two_names_does_not_count_as_kept(way: Way) {
+    for (name, other) in [(".git/config", "innocent"), (".git/hooks/pre-commit", "deep/innocent")] {
+        let bench = Bench::with(|root| {
+            git(root, &["init", "-q", "--template="]);
+            fs::create_dir_all(root.join(".git/hooks")).unwrap();
+            fs::create_dir(root.join("deep")).unwrap();
+            fs::write(root.join(".git/hooks/pre-commit"), "").unwrap();
+            fs::hard_link(root.join(name), root.join(other)).unwrap();
+            Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+        });
+        let report = bench.report().await;
+        assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false), "{name}");
+        assert!(
+            report.lacking.iter().any(|lack| lack.contains("has another name (a hard link)")),
+            "{report:?}"
+        );
+    }
+}
+
+/// Hooks that lie elsewhere, and configuration that is read from elsewhere.
+pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        for (key, value) in [
+            ("core.hooksPath", ".husky/_"),
+            ("include.path", "../shared.cfg"),
+            ("include.path", "../later.cfg"),
+        ] {
+            git(root, &["config", "--add", key, value]);
+        }
+        fs::create_dir_all(root.join(".husky/_")).unwrap();
+        fs::write(root.join("shared.cfg"), "[alias]\n\tx = log\n").unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    assert_eq!(bench.report().await.protected, Protection::Held);
+    let root = &bench.place.root;
+    let now = || [".husky/_", "shared.cfg"].map(|name| tree(&root.join(name)));
+    let before = now();
+    for attack in [
+        "echo x > .husky/_/pre-commit; mv .husky h; mkdir -p .husky/_; echo x > .husky/_/pre-commit",
+        "echo '[core]' > shared.cfg; rm -f shared.cfg; mv shared.cfg s",
+        "echo '[core]' > later.cfg",
+    ] {
+        let said = bench.run(attack).await;
+        assert_eq!(now(), before, "{attack}\n{said}");
+        assert!(!root.join("later.cfg").exists(), "{said}");
+    }
+    // One that holds everything cannot be protected.
+    git(root, &["config", "core.hooksPath", "."]);
+    let all = Bench::with(|other| {
+        git(other, &["init", "-q"]);
+        git(other, &["config", "core.hooksPath", "."]);
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, other.to_owned()) }
+    });
+    assert_eq!(all.report().await.protected, Protection::Open);
+}
+
+/// That a network was tried is known, whatever the exit code says.
+pub(crate) async fn a_tried_network_is_said_though_all_went_well(way: Way) {
+    let bench = Bench::new(way, SandboxMode::WorkspaceWrite);
+    let tried = bench.run("$ATTACK tcp 1.1.1.1:80; $ATTACK udp 8.8.8.8:53; true").await;
+    let local = bench.run("$ATTACK loopback; true").await;
+    let note = "[sandbox: commands reach nothing but a loopback of their own (workspace-write); while this ran, something \
+                tried to reach more; the user can allow more with `--sandbox off`]";
+    assert_eq!(tried.ends_with(note), way != Way::Plain, "{tried}");
+    assert!(tried.starts_with("exit code 0\n") && !local.contains("sandbox"), "{local}");
+}
