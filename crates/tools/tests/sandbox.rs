@@ -71,6 +71,12 @@ struct Variant {
 }
 
 const ORDINARY: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+/// Root as some containers have it: without the right to change the bounding set, and with what no command shall have.
+const CONTAINED: &[&str] = &[
+    "setpriv",
+    "--bounding-set=-all,+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_raw,+mknod,+sys_ptrace",
+    "--inh-caps=-all",
+];
 const NONE_MORE: &[&str] =
     &["unshare", "-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\""];
 
@@ -94,6 +100,7 @@ fn run_all(part: &str) -> ExitCode {
         all.extend([
             variant("as an ordinary user", ORDINARY, "", "namespaces", "namespaces"),
             variant("as an ordinary user without namespaces", ORDINARY, NO_NAMESPACES, "plain", ""),
+            variant("as root of a container without namespaces", CONTAINED, NO_NAMESPACES, "plain", ""),
             variant("as an ordinary user within bubblewrap", ORDINARY, "", "bubblewrap", "bubblewrap"),
         ]);
     }

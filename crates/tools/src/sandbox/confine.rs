@@ -95,12 +95,17 @@ fn allow(
 }
 
 /// Takes from root, and from who is as good as root in a namespace, all but what files need.
+///
+/// Whoever may not change the bounding set (a container that kept no `CAP_SETPCAP`) leaves it as it is: after
+/// `no_new_privs` no program gets more than was permitted before it, root's neither (capabilities(7), and
+/// <https://docs.kernel.org/userspace-api/no_new_privs.html>).
 fn drop_capabilities() -> rustix::io::Result<()> {
     let held = rustix::thread::capabilities(None)?;
     if held.permitted.is_empty() {
         return Ok(());
     }
-    for number in 0..64 {
+    let bounded = if held.effective.contains(CapabilitySet::SETPCAP) { 0..64 } else { 0..0 };
+    for number in bounded {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if KEPT.contains(one) {
             continue;
