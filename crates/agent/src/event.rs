@@ -8,7 +8,7 @@ use mainstay_session::plan::{Plan, PlanInView};
 
 use crate::permission::Denial;
 
-/// Something that happened. What is told here is in the log by then, deltas and retries excepted.
+/// Something that happened. What is told here is in the log by then, deltas, retries and running output excepted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -51,6 +51,16 @@ pub enum Event {
         step: u64,
         /// The call.
         call: ToolCall,
+    },
+    /// A call that runs has printed something, for display only: its result says what came of it. Told a few times a second
+    /// at most.
+    ToolOutput {
+        /// The step within the turn.
+        step: u64,
+        /// The call.
+        call: ToolCall,
+        /// The last lines so far, all of them anew each time, without what would steer a terminal.
+        lines: String,
     },
     /// A tool call ended.
     ToolCompleted {
