@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_session::entry::{Answer, Compaction, Notice, StopReason, Totals};
-use mainstay_session::message::{ErrorClass, ToolCall, ToolResult, Usage};
+use mainstay_session::message::{ErrorClass, Image, ToolCall, ToolResult, Usage};
 use mainstay_session::plan::{Plan, PlanInView};
 
 use crate::permission::Denial;
@@ -18,6 +18,8 @@ pub enum Event {
     Prompt {
         /// The text as it is sent.
         text: String,
+        /// The images behind it.
+        images: Vec<Image>,
         /// Whether it was said while a turn was running.
         steering: bool,
     },

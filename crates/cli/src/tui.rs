@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mainstay_agent::session::entry::Grant;
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
-use mainstay_tui::{Host, Left, Options, Prepared, Start};
+use mainstay_tui::{Colours, Host, Left, Options, Prepared, Start};
 
 use crate::args::{ResumeArguments, TurnArguments};
 use crate::choose::{list, session, settings_of_turns};
@@ -72,13 +72,28 @@ fn open(
         data_home: settings.data_home.clone(),
         workspace: settings.workspace.clone(),
         model: model_name(&settings.model),
-        has_colours: surroundings.environment.get("NO_COLOR").is_none(),
+        colours: colours(surroundings),
         editor: variable("VISUAL").or_else(|| variable("EDITOR")),
         host: Arc::new(program),
     })
     .map_err(|error| CliError::new(1, format!("the interface failed: {error}")))?;
     say_left(&left);
     Ok(ExitCode::from(left.code))
+}
+
+/// Which colours the user's terminal is given. Few terminals tell their ground, in `COLORFGBG`, and none is asked: what it
+/// answers could not be told from typing.
+fn colours(surroundings: &Surroundings) -> Colours {
+    let variable = |name: &str| surroundings.environment.get(name).and_then(|value| value.to_str());
+    if surroundings.environment.get("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return Colours::No;
+    }
+    let ground = variable("COLORFGBG").and_then(|colours| colours.rsplit(';').next()?.parse::<u8>().ok());
+    match ground {
+        Some(7 | 10..=15) => Colours::OnLight,
+        Some(0..=6 | 8 | 9) => Colours::OnDark,
+        Some(16..) | None => Colours::OnAny,
+    }
 }
 
 fn say_left(left: &Left) {

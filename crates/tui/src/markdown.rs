@@ -360,8 +360,9 @@ mod tests {
 
         Some em and code and a
         link
-        (https://example.invalid
-        /x). Same paragraph.
+        (https://
+        example.invalid/x). Same
+        paragraph.
 
         • one
         • two with many words in

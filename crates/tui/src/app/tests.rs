@@ -29,6 +29,7 @@ impl Desk {
             used: 24_000,
             workspace: "/work".into(),
             approve: "auto",
+            hold: Some(Hold::No),
             ..Opened::default()
         };
         let app =
@@ -75,7 +76,7 @@ impl Desk {
         let mut desk = Desk::new(columns, rows);
         desk.write("do it").key(KeyCode::Enter);
         desk.event(Event::TurnStarted);
-        desk.event(Event::Prompt { text: "do it".to_owned(), steering: false });
+        desk.event(Event::Prompt { text: "do it".to_owned(), images: Vec::new(), steering: false });
         desk
     }
 
@@ -157,7 +158,11 @@ fn a_message_is_sent_and_kept_until_it_is_in_the_log() {
     desk.write("hello").key(KeyCode::Enter);
     assert_eq!(desk.asked(), [r#"Do(Prompt("hello"))"#]);
     assert_eq!(desk.app.unsent().1.collect::<Vec<_>>(), ["hello"]);
-    desk.event(Event::TurnStarted).event(Event::Prompt { text: "hello".to_owned(), steering: false });
+    desk.event(Event::TurnStarted).event(Event::Prompt {
+        text: "hello".to_owned(),
+        images: Vec::new(),
+        steering: false,
+    });
     assert_eq!(desk.app.unsent().1.count(), 0);
     assert_eq!(desk.printed(), "› hello\n");
 }
@@ -191,7 +196,7 @@ fn messages_wait_can_be_taken_back_and_are_delivered_in_order() {
         (vec!["one".to_owned(), "two".to_owned()], "three".to_owned())
     );
     for text in ["one", "two"] {
-        desk.event(Event::Prompt { text: text.to_owned(), steering: true });
+        desk.event(Event::Prompt { text: text.to_owned(), images: Vec::new(), steering: true });
     }
     assert_eq!(desk.app.queue, Vec::<String>::new());
     assert_eq!(desk.printed(), "\n› one\n\n› two\n");
