@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 
 use mainstay_agent::prices::UNITS_PER_DOLLAR;
@@ -463,8 +464,22 @@ impl ExecArguments {
 ///
 /// An error is what to print, and how to end: `--help` and `--version` are such errors too.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
-    let Arguments { interface, command } = Arguments::try_parse_from(arguments)?;
+    let Arguments { interface, command } = Arguments::try_parse_from(arguments).map_err(with_exec)?;
     Ok(command.unwrap_or(Command::Interface(interface)))
+}
+
+/// Says how a prompt is given, where a word is no command and like none.
+fn with_exec(mut error: clap::Error) -> clap::Error {
+    let is_like_one = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if let (ErrorKind::InvalidSubcommand, false, Some(ContextValue::String(text))) =
+        (error.kind(), is_like_one, error.get(ContextKind::InvalidSubcommand))
+    {
+        let is_plain = |c: char| !c.is_control() && !"\"\\$`!".contains(c);
+        let text = if text.chars().count() <= 60 && text.chars().all(is_plain) { text } else { "…" };
+        let tip = format!("a prompt is given like this: mainstay exec \"{text}\"");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// The whole command line, for what is made from it.

@@ -26,7 +26,7 @@ use crate::store::{Draft, Store};
 use crate::terminal::Terminal;
 use crate::text::Row;
 use crate::view::view;
-use crate::worker::{Host, Job, Outbox, Shared, Worker};
+use crate::worker::{Begin, Host, Job, Outbox, Shared, Worker};
 
 /// How often what streams is drawn.
 const FRAME: Duration = Duration::from_millis(33);
@@ -57,7 +57,7 @@ pub struct Options {
     pub data_home: PathBuf,
     /// The workspace, absolute and resolved.
     pub workspace: PathBuf,
-    /// The name of the model that is configured.
+    /// The name of the model that is configured; empty if none is.
     pub model: String,
     /// Which colours are wanted.
     pub colours: Colours,
@@ -186,9 +186,10 @@ impl Runtime {
         self.ended = ended;
         let ending = Ending { msgs: self.sender.clone(), done };
         let host = self.options.host.clone();
-        let session = match &self.options.start {
-            Start::Resume(dir) => Some(dir.clone()),
-            Start::New | Start::Choose => None,
+        let begin = match &self.options.start {
+            Start::Resume(dir) => Begin::With(dir.clone()),
+            Start::New => Begin::New,
+            Start::Choose => Begin::Idle,
         };
         if self.options.start == Start::Choose {
             match host.sessions() {
@@ -200,7 +201,7 @@ impl Runtime {
             let _ending = ending;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(Worker::new(host, shared, receiver).serve(session));
+                runtime.block_on(Worker::new(host, shared, receiver).serve(begin));
             }
         })?;
         self.look_at_branch();

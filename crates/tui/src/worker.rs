@@ -71,6 +71,17 @@ pub struct Prepared {
     pub notes: Vec<String>,
 }
 
+/// What the session's side begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Getting ready for a new session.
+    New,
+    /// Going on with the session in this folder.
+    With(PathBuf),
+    /// Nothing: the user chooses a session, which may need another model than the configured one.
+    Idle,
+}
+
 /// An order with what cancels it.
 pub(crate) type Job = (Order, CancellationToken);
 
@@ -227,15 +238,16 @@ impl Worker {
         }
     }
 
-    /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
-    pub(crate) async fn serve(mut self, session: Option<PathBuf>) {
-        match session {
-            Some(dir) => {
+    /// Carries out orders until nobody gives any more.
+    pub(crate) async fn serve(mut self, begin: Begin) {
+        match begin {
+            Begin::With(dir) => {
                 if !self.resume(&dir, None) && self.agent.is_none() {
                     self.note("your first message begins a new session; /sessions offers those that exist");
                 }
             }
-            None => self.prepare(),
+            Begin::New => self.prepare(),
+            Begin::Idle => {}
         }
         self.idle();
         loop {
@@ -275,6 +287,10 @@ impl Worker {
         if !matches!(order, Order::ListSessions | Order::Resume(_)) && !self.has_its_session() {
             return;
         }
+        let is_ready = self.setup.is_some();
+        if !is_ready && !matches!(order, Order::ListSessions | Order::Resume(_) | Order::Model(_)) {
+            self.prepare();
+        }
         match order {
             Order::Prompt(text) => self.prompt(&text, &cancel).await,
             Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
@@ -307,9 +323,6 @@ impl Worker {
     }
 
     async fn prompt(&mut self, text: &str, cancel: &CancellationToken) {
-        if self.setup.is_none() {
-            self.prepare();
-        }
         let Some(setup) = &self.setup else { return self.give_back() };
         let model = &setup.model;
         let made = attachments::prompt(text, &setup.workspace, model.name(), model.takes_images());
@@ -371,9 +384,6 @@ impl Worker {
     }
 
     fn create(&mut self) -> bool {
-        if self.setup.is_none() {
-            self.prepare();
-        }
         let Some(setup) = self.setup.clone() else { return false };
         let data_home = setup.data_home.clone();
         match Agent::create(setup) {
