@@ -142,7 +142,10 @@ impl App {
                 if let Some(after) = done.after {
                     self.session.used = after;
                 }
-                self.note(transcript::compacted(&done));
+                // What the user asked for and did not get is said by who carried it out.
+                if done.after.is_some() || done.reason != "asked" {
+                    self.note(transcript::compacted(&done));
+                }
             }
             Event::Notice(notice) => {
                 self.note(transcript::notice(&notice));
