@@ -193,6 +193,12 @@ impl<W: Write> Painter<W> {
         self.out.flush()
     }
 
+    /// What it wrote to.
+    #[cfg(test)]
+    pub(crate) fn into_inner(self) -> W {
+        self.out
+    }
+
     fn to_top(&self, bytes: &mut String) {
         bytes.push('\r');
         if self.row > 0 {

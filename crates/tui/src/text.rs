@@ -140,7 +140,7 @@ fn wrap(line: &Line<'static>, width: usize, indent: usize) -> Vec<Line<'static>>
     let cells = cells(line);
     let breaks = breaks(&cells);
     let width = width.max(1);
-    let indent = if indent * 2 > width { 0 } else { indent };
+    let indent = if indent * 2 > width { width / 10 } else { indent };
     let mut rows = Vec::new();
     let mut start = 0;
     while start < cells.len() {
