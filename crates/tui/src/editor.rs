@@ -56,14 +56,11 @@ pub(crate) struct Layout {
 impl Layout {
     /// Adds the rows of a line. The cursor stands before its grapheme of this number.
     fn lay(&mut self, line: &str, cursor: Option<usize>, columns: usize) {
-        let cell = |grapheme: &str| {
-            let shown = plain_line(grapheme);
-            let columns = width(&shown);
-            (shown, Style::new(), columns)
-        };
-        let cells: Vec<Cell> = line.graphemes(true).map(cell).collect();
+        let shown: Vec<String> = line.graphemes(true).map(plain_line).collect();
+        let cells: Vec<Cell<'_>> =
+            shown.iter().map(|shown| (shown.as_str(), Style::new(), width(shown))).collect();
         let breaks = breaks(&cells);
-        let columns_of = |cells: &[Cell]| cells.iter().map(|cell| cell.2).sum::<usize>();
+        let columns_of = |cells: &[Cell<'_>]| cells.iter().map(|cell| cell.2).sum::<usize>();
         let mut start = 0;
         loop {
             let end = end_of_row(&cells, &breaks, start, columns);
@@ -71,7 +68,7 @@ impl Layout {
             // White space that hangs over the edge is not shown.
             let over = columns_of(&cells[start..end]).saturating_sub(columns);
             let hanging = cells[start..end].iter().rev().take(over).take_while(|cell| cell.0 == " ").count();
-            self.rows.push(cells[start..end - hanging].iter().map(|cell| cell.0.as_str()).collect());
+            self.rows.push(cells[start..end - hanging].iter().map(|cell| cell.0).collect());
             if let Some(cursor) = cursor
                 && (cursor < end || is_last)
                 && cursor >= start

@@ -341,4 +341,12 @@ fn style_of(cell: &Cell) -> Style {
 }
 
 #[cfg(test)]
+impl Painter<Vec<u8>> {
+    /// How many bytes were written since this was asked.
+    pub(crate) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.out).len()
+    }
+}
+
+#[cfg(test)]
 mod tests;

@@ -114,22 +114,23 @@ pub(crate) fn shortened(text: &str, max: usize) -> String {
 }
 
 /// A piece of a line that is never broken, with the style it has and its columns.
-pub(crate) type Cell = (String, Style, usize);
+pub(crate) type Cell<'a> = (&'a str, Style, usize);
 
-fn cells(line: &Line<'static>) -> Vec<Cell> {
-    let of_span = |span: &Span<'static>| {
+fn cells<'a>(line: &'a Line<'static>) -> Vec<Cell<'a>> {
+    let mut cells = Vec::new();
+    for span in &line.spans {
         let style = line.style.patch(span.style);
-        span.content.graphemes(true).map(|g| (g.to_owned(), style, g.width())).collect::<Vec<_>>()
-    };
-    line.spans.iter().flat_map(of_span).collect()
+        cells.extend(span.content.graphemes(true).map(|g| (g, style, g.width())));
+    }
+    cells
 }
 
-fn joined(cells: &[Cell]) -> Line<'static> {
+fn joined(cells: &[Cell<'_>]) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     for (text, style, _) in cells {
         match spans.last_mut() {
             Some(last) if last.style == *style => last.content.to_mut().push_str(text),
-            _ => spans.push(Span::styled(text.clone(), *style)),
+            _ => spans.push(Span::styled((*text).to_owned(), *style)),
         }
     }
     Line::from(spans)
@@ -173,12 +174,12 @@ pub(crate) enum Break {
 }
 
 /// How a line may be broken, cell by cell.
-pub(crate) fn breaks(cells: &[Cell]) -> Vec<Break> {
-    let text: String = cells.iter().map(|cell| cell.0.as_str()).collect();
+pub(crate) fn breaks(cells: &[Cell<'_>]) -> Vec<Break> {
+    let text: String = cells.iter().map(|cell| cell.0).collect();
     let mut places = linebreaks(&text).map(|(place, _)| place).peekable();
     let mut end = 0;
     let next = cells.iter().skip(1).map(Some).chain([None]);
-    let kind = |(cell, next): (&Cell, Option<&Cell>)| {
+    let kind = |(cell, next): (&Cell<'_>, Option<&Cell<'_>>)| {
         end += cell.0.len();
         while places.next_if(|place| *place < end).is_some() {}
         let is_wide = cell.2 == 2 || next.is_some_and(|next| next.2 == 2);
@@ -192,11 +193,11 @@ pub(crate) fn breaks(cells: &[Cell]) -> Vec<Break> {
 }
 
 /// Where the row that begins at `start` ends: behind the last break that fits. White space may hang over the edge.
-pub(crate) fn end_of_row(cells: &[Cell], breaks: &[Break], start: usize, room: usize) -> usize {
+pub(crate) fn end_of_row(cells: &[Cell<'_>], breaks: &[Break], start: usize, room: usize) -> usize {
     let mut used = 0;
     let (mut between, mut inside) = (None, None);
     for (place, (text, _, columns)) in cells.iter().enumerate().skip(start) {
-        if used + columns > room && text != " " {
+        if used + columns > room && *text != " " {
             return between.or(inside).unwrap_or(place.max(start + 1));
         }
         used += columns;

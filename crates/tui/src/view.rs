@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::app::{App, Approving, Overlay, Phase, Running, Work};
-use crate::markdown::{render, uncoloured};
+use crate::markdown::{end_of, render, uncoloured};
 use crate::text::{Row, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
 use crate::transcript::{call_words, duration, plan_sign, tokens};
@@ -102,7 +102,7 @@ fn drawn(
 fn stream(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     let mut rows: Vec<Row> = app.committing();
     if !app.stream.trim().is_empty() {
-        rows.extend(render(&app.stream).iter().flat_map(uncoloured));
+        rows.extend(render(&end_of(&app.stream)).iter().flat_map(uncoloured));
     }
     let mut lines: Vec<Line<'static>> = Vec::new();
     for row in rows.iter().rev() {
@@ -380,3 +380,6 @@ fn short_model(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod frames;
