@@ -320,8 +320,30 @@ fn escape_cancels_and_the_session_goes_on() {
     tty.sees("waits: typed meanwhile");
     tty.type_in("\x1b");
     tty.sees("cancelled; what was done stays");
-    tty.until("the message back in the input", |screen| screen.contains("› typed meanwhile"));
+    tty.type_in(", and more");
+    tty.sees("› typed meanwhile, and more");
     assert_eq!(machine.of_kind("turn_end")[0]["stop_reason"], "cancelled");
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "what waited was sent all the same");
+}
+
+/// The same in the middle of a command, which is ended with all that it started.
+#[test]
+fn escape_cancels_a_command_and_what_waits_comes_back() {
+    let machine =
+        Machine::new(&json!([{"calls": [bash("echo begun; sleep 60; touch late")]}, {"text": "never"}]));
+    let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("    begun");
+    tty.type_in("typed meanwhile\r");
+    tty.sees("waits: typed meanwhile");
+    tty.type_in("\x1b");
+    tty.sees("cancelled; what was done stays");
+    tty.type_in(", and more");
+    let shown = tty.sees("› typed meanwhile, and more");
+    assert!(shown.contains("◼ bash echo begun"), "{shown}");
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "what waited was sent all the same");
+    assert_eq!(machine.of_kind("tool_result")[0]["outcome"], "interrupted");
 }
 
 /// A no goes to the model with its word, and nothing ran.

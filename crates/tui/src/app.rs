@@ -439,6 +439,11 @@ impl App {
         matches!(self.overlay, Some(Overlay::Approval(_)))
     }
 
+    /// Whether there is something on its way to the scrollback.
+    pub(crate) fn is_committing(&self) -> bool {
+        !self.commits.is_empty()
+    }
+
     /// The rows that are on their way to the scrollback, for as long as they are not there.
     pub(crate) fn committing(&self) -> Vec<Row> {
         let of = |commit: &Commit| match commit {

@@ -129,8 +129,11 @@ pub(crate) fn call(call: &ToolCall, result: &ToolResult, columns: usize) -> Vec<
         Outcome::Denied => ("⊘", WARN),
         Outcome::Interrupted => ("◼", WARN),
     };
-    let remark = shortened(&remark(result), (columns / 2).max(30));
-    let words = shortened(&call_words(call), columns.saturating_sub(width(&remark) + 2).max(30));
+    let (words, remark) = (call_words(call), remark(result));
+    // Half of the row is each one's, and what the other does not need.
+    let room = columns.saturating_sub(2).max(60);
+    let remark = shortened(&remark, (room / 2).max(room.saturating_sub(width(&words))));
+    let words = shortened(&words, room - width(&remark));
     let mut rows = vec![
         Row::of(vec![
             Span::styled(format!("{sign} "), style),

@@ -67,7 +67,8 @@ pub(crate) fn view(app: &App) -> View {
     let stream = stream(app, columns, left);
     left -= stream.len();
     let mut rows: Vec<Line<'static>> = Vec::new();
-    if screen >= 12 && left > 0 {
+    // What is on its way to the scrollback brings its own distance.
+    if screen >= 12 && left > 0 && !app.is_committing() {
         rows.push(Line::default());
     }
     for part in [&stream, activity, &queue, &plan] {

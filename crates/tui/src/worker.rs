@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
 use mainstay_agent::session::log::{RewindTo, SessionSummary};
+use mainstay_agent::session::message::Ended;
 use mainstay_agent::undo::undo;
 use mainstay_agent::{
     Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Hold, Notifier, Resumed, Setup,
@@ -158,6 +159,10 @@ impl Shared {
     /// Cancels the work that is going on.
     pub(crate) fn cancel(&self) {
         self.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled()
     }
 
     fn question(&self) -> MutexGuard<'_, Questions> {
@@ -656,7 +661,7 @@ impl Worker {
         let (shared, notifier) = (self.shared.clone(), self.notifier.clone());
         let on_event = move |event: &Event| {
             shared.tell(Told::Event(event.clone()));
-            if matches!(event, Event::Answer { .. } | Event::ToolCompleted { .. } | Event::Compacted(_)) {
+            if is_border(event) && !shared.is_cancelled() {
                 hand_over(&notifier, &shared);
             }
         };
@@ -712,6 +717,17 @@ impl Worker {
         if !rows.is_empty() {
             self.shared.tell(Told::Say(Part::Note, vec![Piece::Rows(rows)]));
         }
+    }
+}
+
+/// Whether a message that waits is delivered at this event, if the turn was not cancelled: the turn goes on behind it, so that
+/// the message is not stranded with a turn that fails.
+fn is_border(event: &Event) -> bool {
+    match event {
+        Event::Answer { answer, .. } => answer.ended == Ended::Complete,
+        Event::Compacted(done) => done.after.is_some(),
+        Event::ToolCompleted { .. } => true,
+        _ => false,
     }
 }
 
