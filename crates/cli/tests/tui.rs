@@ -108,7 +108,13 @@ impl Machine {
             .map(|entry| entry.unwrap().path())
             .collect();
         sessions.sort();
-        let text = fs::read_to_string(sessions.last().unwrap().join("0001.jsonl")).unwrap();
+        let mut segments: Vec<PathBuf> = fs::read_dir(sessions.last().unwrap())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"))
+            .collect();
+        segments.sort();
+        let text: String = segments.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -802,3 +808,45 @@ const PIXEL: &[u8] = &[
     0x00, 0x00, 0x0A, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9C, 0x63, 0x60, 0x00, 0x00, 0x00, 0x02, 0x00, 0x01,
     0x48, 0xAF, 0xA4, 0x71, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4E, 0x44, 0xAE, 0x42, 0x60, 0x82,
 ];
+
+/// C13: what is typed while the summary is made waits in sight, and is delivered once, in order, after it; if no room is made,
+/// it is the user's again.
+#[test]
+fn messages_typed_during_a_compaction_wait_for_its_end() {
+    let summary = "The user asked for one thing, and it was done without any trouble.";
+    let much = vec![json!({"calls": [bash("seq 1 4000")]})];
+    for (before, is_made) in [(much, true), (Vec::new(), false)] {
+        let answers =
+            [before, vec![json!({"text": "First answer."}), json!({"text": "I heard both."})]].concat();
+        let machine = Machine::new(&json!({
+            "answers": answers,
+            "summaries": [{"text": summary, "delay_ms": 1500}],
+        }));
+        let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+        tty.sees("Say what to do");
+        tty.type_in("begin\r");
+        tty.until("an answer", |screen| {
+            screen.contains("First answer.") && screen.contains("Say what to do")
+        });
+        tty.type_in("/compact\r");
+        tty.sees("making room");
+        tty.type_in("word one\r");
+        tty.type_in("word two\r");
+        tty.sees("waits: word two");
+        let prompts = || -> Vec<String> {
+            let texts = machine.of_kind("user_prompt");
+            texts.iter().map(|prompt| prompt["text"].as_str().unwrap().to_owned()).collect()
+        };
+        if is_made {
+            let done =
+                tty.until("both", |screen| screen.contains("I heard both.") && screen.contains("Say what"));
+            assert!(done.find("◦ compacted:").unwrap() < done.find("› word one").unwrap(), "{done}");
+            assert_eq!(prompts(), ["begin", "word one", "word two"]);
+        } else {
+            tty.until("both back", |screen| {
+                screen.contains("not summarised") && screen.contains("› word one\n  word two")
+            });
+            assert_eq!(prompts(), ["begin"]);
+        }
+    }
+}

@@ -131,7 +131,7 @@ pub(crate) fn call(call: &ToolCall, result: &ToolResult, columns: usize) -> Vec<
     };
     let (words, remark) = (call_words(call), remark(result));
     // Half of the row is each one's, and what the other does not need.
-    let room = columns.saturating_sub(2).max(60);
+    let room = if columns < 60 { 60 } else { columns - 2 };
     let remark = shortened(&remark, (room / 2).max(room.saturating_sub(width(&words))));
     let words = shortened(&words, room - width(&remark));
     let mut rows = vec![
