@@ -749,7 +749,8 @@ fn images_go_with_a_message() {
 fn any_terminal_gets_what_it_understands() {
     let text = "Some `code`.\n\n```rust\nfn main() { let s = \"x\"; } // 日本語\n```\n\nDone.";
     let script = json!([{"calls": [bash("false"), bash("true")]}, {"text": text}]);
-    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 6] = [
         (&[("TERM", "screen")], &[]),
         (&[("TERM", "xterm-16color")], &[]),
         (&[("TERM", "linux")], &[]),
