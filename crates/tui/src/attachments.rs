@@ -190,8 +190,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("bad.png"), "text").unwrap();
         fs::create_dir(dir.path().join("dir.png")).unwrap();
-        let made =
-            |text: &str, takes_images| prompt(text, dir.path(), "local/m", takes_images).map_err(|why| why);
+        let made = |text: &str, takes_images| prompt(text, dir.path(), "local/m", takes_images);
         let (plain, said) = made("see @gone.png", false).unwrap();
         assert_eq!(plain, Prompt::from("see @gone.png"));
         assert_eq!(said, ["there is no file gone.png; the message went without it"]);
