@@ -161,11 +161,17 @@ impl Tty {
     /// Waits until the screen shows what is expected.
     #[track_caller]
     fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        self.until_shown(what, |shown| is_there(&shown.parser.screen().contents()))
+    }
+
+    /// The same for all that came. `is_there` must not look at this terminal itself.
+    #[track_caller]
+    fn until_shown(&self, what: &str, is_there: impl Fn(&Shown) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut shown = self.shown.0.lock().unwrap();
         loop {
             let screen = shown.parser.screen().contents();
-            if is_there(&screen) {
+            if is_there(&shown) {
                 return screen;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -260,6 +266,9 @@ fn a_whole_task_and_the_way_back() {
     assert!(asked.contains("✓ write a.txt"), "{asked}");
     assert!(asked.contains("Plan 0/3") && asked.contains("▸ Item 0"), "{asked}");
     assert!(!machine.root.join("work/evil").exists());
+    // Who looks elsewhere hears that he is waited for, and sees it in the title.
+    let title = "\x1b]2;? mainstay: work\x07";
+    tty.until_shown("title", |shown| String::from_utf8_lossy(&shown.bytes).contains(title));
     // A key that comes with the question is not meant for it.
     std::thread::sleep(Duration::from_millis(800));
     tty.type_in("y");
@@ -722,7 +731,8 @@ fn images_go_with_a_message() {
     let server = Served::start(vec![Reply::chat_stream([say.as_str()])]);
     machine.use_server(&server.base_url, "images = true");
     let mut tty = machine.start(&[]);
-    tty.sees("Say what to do");
+    // It is known by then what the model takes.
+    tty.sees("approve auto");
     // As a terminal pastes a file that is dropped on it.
     tty.type_in(format!("\x1b[200~'{}'\x1b[201~", dot.display()));
     tty.until("the name", |screen| screen.contains("my dot.png\""));
@@ -850,4 +860,46 @@ fn messages_typed_during_a_compaction_wait_for_its_end() {
             assert_eq!(prompts(), ["begin"]);
         }
     }
+}
+
+/// Names are completed, the text is edited elsewhere, and what was done is taken back, file by file and message by message.
+#[test]
+fn what_was_done_can_be_taken_back() {
+    let machine = Machine::new(&json!([
+        {"calls": [{"name": "write", "arguments": {"path": "made.txt", "content": "x\n"}}]},
+        {"text": "First."}, {"text": "Second."}, {"text": "Third."},
+    ]));
+    fs::write(machine.root.join("work/.gitignore"), "hidden.md\n").unwrap();
+    fs::write(machine.root.join("work/hidden.md"), "").unwrap();
+    fs::write(machine.root.join("work/notes.md"), "").unwrap();
+    let mut tty = machine.start_with(&[], &[("VISUAL", "sed -i s/draft/read/")]);
+    tty.sees("Say what to do");
+    tty.type_in("draft @md");
+    let offered = tty.sees("@notes.md");
+    assert!(!offered.contains("hidden"), "{offered}");
+    tty.type_in("\t\x07");
+    tty.sees("› read @notes.md");
+    tty.type_in("\r");
+    let idle =
+        |word: &'static str| move |screen: &str| screen.contains(word) && screen.contains("Say what to do");
+    tty.until("an answer", idle("First."));
+    tty.type_in("second message\r");
+    tty.until("an answer", idle("Second."));
+    assert!(machine.root.join("work/made.txt").exists());
+    tty.type_in("/rewind\r");
+    tty.until("the messages", |screen| {
+        screen.contains("Go back to") && screen.contains("  1  read @notes.md")
+    });
+    tty.type_in("\r");
+    tty.until("the message", |screen| {
+        screen.contains("stands at the end of turn 1") && screen.contains("› second message")
+    });
+    tty.type_in("\x15/undo\r");
+    tty.until("what was undone", idle("removed "));
+    assert!(!machine.root.join("work/made.txt").exists());
+    tty.type_in("/fork\r");
+    tty.until("the copy", idle("this is the copy"));
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
 }

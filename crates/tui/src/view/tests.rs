@@ -160,6 +160,10 @@ fn a_done_plan_takes_no_room() {
     let mut desk = Desk::new(80, 24);
     desk.event(Event::Plan { view: plan(3, 3), changes: Vec::new() });
     assert_eq!(super::plan(&desk.app, 80, 8), Vec::<Line<'static>>::new());
+    desk.event(Event::Plan { view: plan(1, 3), changes: Vec::new() });
+    assert_eq!(super::plan(&desk.app, 80, 8).len(), 4);
+    desk.tell(Told::Opened(Box::default()));
+    assert_eq!(super::plan(&desk.app, 80, 8), Vec::<Line<'static>>::new(), "another session");
 }
 
 #[test]
