@@ -3,10 +3,7 @@
 //! `cargo run -p mainstay-agent --example embed -- DATA WORKSPACE SCRIPT PROMPT` begins a session in DATA, or goes on with
 //! the newest one there. SCRIPT holds the model's answers, see docs/script-model.md.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-use mainstay_agent::model::ScriptModel;
-use mainstay_agent::session::{entry::Grant, log, state::SessionState};
-use mainstay_agent::tools::{arguments::Arguments, supervise_if_asked};
-use mainstay_agent::*;
+use mainstay_agent::{model::ScriptModel, session::log, *};
 use std::{error::Error, fs, path::Path, sync::Arc};
 
 struct House;
@@ -15,38 +12,41 @@ impl Tool for House {
         let schema = r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}"#;
         ToolSpec { name: "words".into(), description: "Counts words.".into(), schema: schema.into() }
     }
+    fn kind(&self) -> ToolKind {
+        ToolKind::Read
+    }
     fn run<'a>(&'a self, call: &'a str, at: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let path = at.workspace.join(Arguments::parse(call)?.text("path", &[]));
-            let text = fs::read_to_string(&path).map_err(|error| ToolError::from(error.to_string()))?;
-            let output = ToolOutput::from(format!("{} words", text.split_whitespace().count()));
-            let file = ReferencedFile { path: FilePath(path), hash: None };
-            Ok(ToolOutput { referenced_files: vec![file], ..output })
+            let mut arguments = Arguments::parse(call)?;
+            let path = arguments.text("path", &["file"]);
+            arguments.finish(r#"{"path": FILE}"#)?;
+            let path = at.path_to_read(&path)?;
+            let text = fs::read_to_string(&path)?;
+            let referenced_files = vec![ReferencedFile::of(path, text.as_bytes())];
+            let summary = format!("{} words", text.split_whitespace().count());
+            Ok(ToolOutput { summary, referenced_files, ..ToolOutput::default() })
         })
     }
 }
 impl Interceptor for House {
-    fn pending_history_appends(&self, state: &SessionState) -> Vec<String> {
-        if state.history.len() < 3 { vec!["Be brief.".into()] } else { Vec::new() }
+    fn pending_history_appends(&self, _: &SessionState, step: u64) -> Vec<String> {
+        if step == 1 { vec!["Be brief.".into()] } else { Vec::new() }
     }
 }
 impl Approver for House {
     fn ask<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Approval> {
         Box::pin(async { Approval::Once })
     }
-    fn keep(&self, _: &Grant) -> Result<(), String> {
-        Err("this program keeps no permissions".into())
-    }
 }
 fn main() -> Result<(), Box<dyn Error>> {
     supervise_if_asked();
-    let arguments: [String; 4] =
-        std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage")?;
-    let [data, workspace, script, prompt] = arguments;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [data, workspace, script, prompt] = arguments.try_into().map_err(|_| "usage")?;
     let mut setup = Setup::new(&data, workspace, Arc::new(ScriptModel::from_file(Path::new(&script))?))?;
     setup.tools.push(Arc::new(House));
     setup.interceptors = vec![Arc::new(House)];
     setup.approver = Some(Arc::new(House));
+    setup.hold_commands(SandboxMode::WorkspaceWrite);
     setup.on_event = Arc::new(|event| eprintln!("{event:?}"));
     let mut agent = match log::list(Path::new(&data))?.first() {
         Some(session) => Agent::resume(&session.dir, setup)?.0,

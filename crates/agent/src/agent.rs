@@ -8,8 +8,8 @@ use mainstay_session::entry::{Body, Compaction, InboxMessage, Job, Notice, Notic
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{
-    AppendError, CreateError, Damage, Log, OpenError, Passage, ReadError, RewindError, RewindTo, Rewound,
-    Spill, whole_conversation,
+    AppendError, CreateError, Damage, Log, OpenError, Opening, Passage, ReadError, RewindError, RewindTo,
+    Rewound, Spill, whole_conversation,
 };
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
@@ -53,10 +53,45 @@ pub struct Resumed {
     pub ended_jobs: Vec<Job>,
     /// Whether the last turn had not ended.
     pub was_interrupted: bool,
+    /// How long ago the last entry was written, by the wall clock; none where that is not known, or in the future.
+    pub ago: Option<Duration>,
+    /// The beginning of what the user began the last turn with; empty where a notification did.
+    pub prompt: String,
+}
+
+impl Resumed {
+    /// When the last turn was interrupted, and what it was about, in words that follow "the session was interrupted"; none if it
+    /// had ended.
+    pub fn interruption(&self) -> Option<String> {
+        let ago = match self.ago.map(|ago| ago.as_secs()) {
+            None => String::new(),
+            Some(0..60) => " just now".to_owned(),
+            Some(s @ 60..7_200) => format!(" {} min ago", s / 60),
+            Some(s @ 7_200..172_800) => format!(" {} h ago", s / 3_600),
+            Some(s) => format!(" {} days ago", s / 86_400),
+        };
+        let prompt = match self.prompt.as_str() {
+            "" => String::new(),
+            prompt => format!(", while it worked on: {prompt}"),
+        };
+        self.was_interrupted.then(|| format!("{ago}{prompt}"))
+    }
+}
+
+/// The beginning of what the user began the last turn with; nothing where a notification did.
+fn last_prompt(state: &SessionState) -> String {
+    const MOST: usize = 80;
+    let prompt = state.turns_in_view().last().and_then(|(_, prompt)| *prompt).unwrap_or_default();
+    let line = prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
 }
 
 /// Why a session could not be begun.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The setup cannot be used.
     #[error(transparent)]
@@ -103,10 +138,12 @@ impl Agent {
     /// version wrote it.
     pub fn resume(dir: &Path, setup: Setup) -> Result<(Agent, Resumed), ResumeError> {
         setup.check()?;
-        let (log, opening) = Log::open(dir, setup.durability, (setup.clock)())?;
+        let now = (setup.clock)();
+        let (log, opening) = Log::open(dir, setup.durability, now)?;
         log.check_writable()?;
+        let prompt = last_prompt(log.state());
         let agent = Agent::new(setup, log);
-        let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, "the agent")?;
+        let (closed, was_interrupted) = closing::close_turn(&agent.setup, &agent.log, closing::THE_AGENT)?;
         closing::tell_carried_plan(&agent.log)?;
         let ended_jobs = closing::close_jobs(&agent.log, agent.jobs.folder())?;
         agent.enter()?;
@@ -114,7 +151,9 @@ impl Agent {
         if agent.is_woken() {
             agent.woken.notify_one();
         }
-        Ok((agent, Resumed { damage: opening.damage, closed, ended_jobs, was_interrupted }))
+        let ago = opening.written.and_then(|written| Duration::try_from(now.duration_since(written)).ok());
+        let Opening { damage, .. } = opening;
+        Ok((agent, Resumed { damage, closed, ended_jobs, was_interrupted, ago, prompt }))
     }
 
     fn new(setup: Setup, log: Log) -> Self {
@@ -129,6 +168,8 @@ impl Agent {
     ///
     /// When `cancel` fires, the running step is cancelled, its calls get results, and the turn ends as cancelled. What
     /// fails is in the report.
+    ///
+    /// The future may be dropped, too: commands end, and the next turn says in the log what was cut short.
     pub async fn run(&mut self, prompt: impl Into<Prompt>, cancel: &CancellationToken) -> TurnReport {
         self.turn(cancel).run(Some(prompt.into())).await
     }
@@ -231,7 +272,8 @@ impl Agent {
         self.jobs.running()
     }
 
-    /// The history of the current segment: exactly what requests hold.
+    /// The history of the current segment: exactly what requests hold. While a turn runs, which has the agent to itself,
+    /// another reader of the log does: [`mainstay_session::log::read`], then [`History::of`].
     pub fn get_history(&self) -> History {
         self.log.read(History::of)
     }

@@ -12,6 +12,9 @@ use mainstay_tools::{Jobs, ToolKind, is_running};
 use crate::setup::Setup;
 use crate::shared::SharedLog;
 
+/// What ended before a call did, if that is known only from the log.
+pub(crate) const THE_AGENT: &str = "the agent";
+
 /// Calls that were in flight, with the result that each was given.
 pub(crate) type Closed = Vec<(OpenCall, ToolResult)>;
 
@@ -89,6 +92,12 @@ pub(crate) fn never_begun(open: &OpenCall) -> ToolResult {
         "Interrupted: the turn was cancelled before this call began.".to_owned(),
         "It changed nothing.".to_owned(),
     )
+}
+
+/// What is known of a call that has no result, where no process works on its session any more: the text of the result that
+/// it gets when the session goes on.
+pub fn known_of(open: &OpenCall, kind: Option<ToolKind>) -> String {
+    cut_short(open, kind, THE_AGENT).text()
 }
 
 fn cut_short(open: &OpenCall, kind: Option<ToolKind>, what: &str) -> ToolResult {

@@ -81,6 +81,7 @@ pub(crate) enum Room {
 
 /// Why a conversation was not summarised, or a summary not taken back.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompactError {
     /// The user cancelled.
     #[error("cancelled; the conversation is as it was")]
@@ -282,9 +283,8 @@ impl Attempt<'_> {
     fn nothing_gained(&self) -> TurnFailure {
         TurnFailure::Window {
             message: format!(
-                "nothing would be gained: the conversation takes about {} tokens ({})",
+                "nothing would be gained: the conversation takes about {} tokens, and what would be handed on as many",
                 self.live,
-                self.tried.join("; ")
             ),
         }
     }
@@ -298,11 +298,10 @@ impl Attempt<'_> {
         TurnFailure::Window {
             message: format!(
                 "the conversation cannot be made to fit the window of {window} tokens: system text, tools and instructions \
-                 take about {} tokens, the last prompt about {}, and no more than {high} may be taken ({}); use a model \
-                 with a larger window, or say less at once",
+                 take about {} tokens, the last prompt about {}, and no more than {high} may be taken; use a model with a \
+                 larger window, or say less at once",
                 self.fixed(),
                 prompt.unwrap_or(0),
-                self.tried.join("; "),
             ),
         }
     }

@@ -10,8 +10,11 @@ use mainstay_session::state::SessionState;
 pub trait Interceptor: Send + Sync {
     /// Texts to add to the history before the next request. Each becomes an entry of the log, then part of the request,
     /// and stays part of every later one.
-    fn pending_history_appends(&self, state: &SessionState) -> Vec<String> {
-        let _ = state;
+    ///
+    /// `step` is the step that begins, from 1 in each turn. The state is that before the request: at a turn's first step
+    /// its prompt is not there yet, and the counts are those of the turn before.
+    fn pending_history_appends(&self, state: &SessionState, step: u64) -> Vec<String> {
+        let _ = (state, step);
         Vec::new()
     }
 

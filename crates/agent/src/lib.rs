@@ -7,10 +7,12 @@
 //! A program that embeds an agent needs this crate alone: the crates below are [`model`], [`session`] and [`tools`], and
 //! what signatures name of other libraries is exported here too. It
 //!
-//! 1. begins its `main` with [`tools::supervise_if_asked`], if commands are to run: they are not its own children, but run
+//! 1. begins its `main` with [`supervise_if_asked`], if commands are to run: they are not its own children, but run
 //!    under a supervisor, which is the same executable, so that none outlives it however it ends;
-//! 2. makes a [`Setup`], which is all that an agent works with: model, tools, who is asked, who hears;
-//! 3. begins a session with [`Agent::create`] or goes on with one by [`Agent::resume`];
+//! 2. makes a [`Setup`], which is all that an agent works with: model, tools, who is asked, who hears; and says with
+//!    [`Setup::hold_commands`] what holds commands, for nothing does unless it is said;
+//! 3. begins a session with [`Agent::create`] or goes on with one by [`Agent::resume`], which takes the session's folder:
+//!    [`session::log::session_dir`] knows it by its [`SessionId`], [`session::log::list`] finds all;
 //! 4. takes prompts through turns with [`Agent::run`], and looks at [`Event`]s meanwhile and at the [`TurnReport`] after.
 //!
 //! ```
@@ -59,7 +61,10 @@ mod turn;
 pub mod agent;
 pub mod undo;
 
+use std::sync::OnceLock;
+
 pub use agent::{Agent, Notifier, ResumeError, Resumed, StartError};
+pub use closing::known_of;
 pub use compaction::CompactError;
 pub use event::{Event, PlanChange, PlanChangeKind, TurnFailure, TurnReport};
 pub use form::AnswerForm;
@@ -77,18 +82,40 @@ pub use tokio_util::sync::CancellationToken;
 
 /// Does work to its end, for a program that has no tokio runtime of its own: on one thread, with time and network.
 ///
+/// All calls share one runtime, which stays, so that what an agent began in one call, such as a background job, goes on in
+/// the next.
+///
 /// # Errors
 ///
 /// If the operating system gives no runtime.
 pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    let runtime = match RUNTIME.get() {
+        Some(runtime) => runtime,
+        None => {
+            let made = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            RUNTIME.get_or_init(|| made)
+        }
+    };
+    Ok(runtime.block_on(work))
 }
 
-/// What a tool is made of.
-pub use mainstay_session::message::{FilePath, ReferencedFile, ToolSpec};
-/// What a tool is made of.
-pub use mainstay_tools::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
+// What tools, approvers and interceptors are made of, and what reports and events hold.
+pub use mainstay_model::Model;
+pub use mainstay_session::entry::{Grant, StopReason};
+pub use mainstay_session::history::{History, HistoryMessage};
+pub use mainstay_session::ids::SessionId;
+pub use mainstay_session::message::{
+    ContentHash, ErrorClass, FilePath, Outcome, ReferencedFile, ToolCall, ToolResult, ToolSpec,
+};
+pub use mainstay_session::state::SessionState;
+pub use mainstay_tools::arguments::Arguments;
+pub use mainstay_tools::sandbox::SandboxMode;
+pub use mainstay_tools::{CallContext, Tool, ToolError, ToolKind, ToolOutput, supervise_if_asked};
 
 pub use mainstay_model as model;
 pub use mainstay_session as session;
 pub use mainstay_tools as tools;
+
+// What signatures name of other libraries.
+pub use {jiff, serde_json};

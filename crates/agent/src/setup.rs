@@ -12,11 +12,12 @@ use mainstay_session::attention::AttentionSettings;
 use mainstay_session::entry::{FORMAT, Instruction, ModelChoice, PROJECTION, SessionHeader, World};
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::Durability;
-use mainstay_session::message::FilePath;
+use mainstay_session::message::{FilePath, ToolSpec};
 use mainstay_session::plan::is_plan_tool;
 use mainstay_session::state::SessionState;
 use mainstay_session::world::system_text;
-use mainstay_tools::{BuiltinOptions, Supervisor, Tool, ToolKind, builtin_tools};
+use mainstay_tools::sandbox::{Sandbox, SandboxMode};
+use mainstay_tools::{Bash, BuiltinOptions, Supervisor, Tool, ToolKind, builtin_tools};
 
 use crate::event::Event;
 use crate::form::AnswerForm;
@@ -42,7 +43,7 @@ pub struct SurroundingsNow {
 /// What an agent is given to work with.
 #[derive(Clone)]
 pub struct Setup {
-    /// Where sessions lie: `$MAINSTAY_HOME`.
+    /// Where sessions lie, absolute: `$MAINSTAY_HOME`.
     pub data_home: PathBuf,
     /// The workspace, absolute and resolved.
     pub workspace: PathBuf,
@@ -168,7 +169,22 @@ impl CommandSandbox {
 
 /// A setup that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SetupError {
+    /// No provider takes a tool of this name.
+    #[error("no tool can be named `{name}`: a name is 1 to 64 letters, digits, `_` and `-`")]
+    ToolName {
+        /// The name.
+        name: String,
+    },
+    /// What a tool says of its arguments is no JSON Schema of an object.
+    #[error("the schema of the tool `{name}` is no JSON object: {why}")]
+    Schema {
+        /// The tool's name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Two tools have one name.
     #[error("two tools are named `{name}`; each needs a name of its own")]
     TwoTools {
@@ -186,8 +202,10 @@ pub enum SetupError {
 }
 
 impl Setup {
-    /// A setup with the built-in tools, the system's clock and the defaults of the `mainstay` program; every field may then
-    /// be set to something else. Nobody is asked for approval, no instruction files are read, and the date is that of UTC.
+    /// A setup with the built-in tools, the system's clock and the limits of the `mainstay` program; every field may then be
+    /// set to something else. Nobody is asked for approval, nothing holds commands (see [`Setup::hold_commands`]), no
+    /// instruction files are read, and the date is that of UTC. Where commands are to run, `main` begins with
+    /// [`mainstay_tools::supervise_if_asked`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -203,14 +221,14 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// If there is no such workspace.
+    /// If there is no such workspace, or a relative path starts nowhere.
     pub fn new(
         data_home: impl Into<PathBuf>,
         workspace: impl AsRef<Path>,
         model: Arc<dyn Model>,
     ) -> io::Result<Setup> {
         Ok(Setup {
-            data_home: data_home.into(),
+            data_home: std::path::absolute(data_home.into())?,
             workspace: workspace.as_ref().canonicalize()?,
             model,
             tools: builtin_tools(&BuiltinOptions::default()),
@@ -237,6 +255,21 @@ impl Setup {
             program: concat!("mainstay-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
             is_child: false,
         })
+    }
+
+    /// Puts a sandbox around the commands of `bash`: they change what `mode` lets them and never the sessions, and reach no
+    /// network. Under [`Approve::Auto`] they then pass where the system enforces that; where it cannot, an
+    /// [`Event::Warning`] says what is lacking.
+    pub fn hold_commands(&mut self, mode: SandboxMode) {
+        let sandbox =
+            Sandbox { closed: vec![self.data_home.clone()], ..Sandbox::new(mode, self.workspace.clone()) };
+        let supervisor = Arc::new(Supervisor::new(Vec::new()).within(Some(sandbox)));
+        for tool in self.tools.iter_mut().filter(|tool| tool.kind() == ToolKind::Command) {
+            if tool.spec().name == "bash" {
+                *tool = Arc::new(Bash::new(supervisor.clone()));
+            }
+        }
+        self.sandbox = CommandSandbox::of(supervisor);
     }
 
     /// The tool that a model means by a name.
@@ -300,12 +333,18 @@ impl Setup {
         self.attention.plan_tool && self.offered(state).iter().any(is_plan)
     }
 
-    /// Checks that every name means one tool, and that only the plan tool has the plan tool's names: a log tells plan
-    /// writes by them.
+    /// Checks that every tool can be told to a model, that every name means one tool, and that only the plan tool has the
+    /// plan tool's names: a log tells plan writes by them.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         let mut names = BTreeSet::new();
         for tool in &self.tools {
-            let name = tool.spec().name;
+            let ToolSpec { name, schema, .. } = tool.spec();
+            if !is_sendable(&name) {
+                return Err(SetupError::ToolName { name });
+            }
+            if let Err(error) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&schema) {
+                return Err(SetupError::Schema { name, why: error.to_string() });
+            }
             if is_plan_tool(&name) != (tool.kind() == ToolKind::Plan) {
                 return Err(SetupError::PlanName { name });
             }
@@ -315,4 +354,10 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+/// Whether every provider takes a name for a tool.
+fn is_sendable(name: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_fine)
 }

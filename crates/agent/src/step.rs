@@ -135,7 +135,7 @@ impl StepContext<'_> {
             self.append_notice(Notice { about, text: notification_text(&message.source, &message.text) })?;
         }
         for interceptor in &self.setup.interceptors {
-            for text in self.log.read(|state| interceptor.pending_history_appends(state)) {
+            for text in self.log.read(|state| interceptor.pending_history_appends(state, self.number)) {
                 let text = notification_text("program", &text);
                 self.append_notice(Notice { about: NoticeKind::Interceptor, text })?;
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mainstay_session::entry::Body;
 use mainstay_session::ids::Seq;
-use mainstay_session::log::{Durability, Log, OpenError, ReadError, Spill, entries};
+use mainstay_session::log::{Durability, Log, OpenError, ReadError, Spill, entries, read};
 use mainstay_session::message::{ContentHash, FileChange, FilePath};
 use mainstay_tools::ToolError;
 use mainstay_tools::put_back::{hash_now, put_back};
@@ -75,6 +75,17 @@ pub struct Change {
     pub change: FileChange,
 }
 
+/// What became of a change, by what the file holds now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The file holds it, or a later change made on top of it.
+    InEffect,
+    /// It was taken back.
+    TakenBack,
+    /// The file holds something that no tool of this session left there, or cannot be read.
+    Unknown,
+}
+
 /// What is to be done with one file.
 #[derive(Debug, PartialEq, Eq)]
 enum Course {
@@ -134,6 +145,47 @@ pub fn changes(dir: &Path) -> Result<Vec<Change>, ReadError> {
         Ok(_) | Err(_) => {}
     })?;
     Ok(changes)
+}
+
+/// All changes, as [`changes`] gives them, each with what became of it.
+///
+/// # Errors
+///
+/// If the log cannot be read.
+pub fn standings(dir: &Path) -> Result<Vec<(Change, Standing)>, ReadError> {
+    let workspace = read(dir)?.0.header.map(|header| header.cwd.0).unwrap_or_default();
+    let all = changes(dir)?;
+    let mut by_file: BTreeMap<FilePath, Vec<FileChange>> = BTreeMap::new();
+    for Change { change, .. } in &all {
+        by_file.entry(change.path.clone()).or_default().push(change.clone());
+    }
+    let mut standings: BTreeMap<FilePath, _> = by_file
+        .into_iter()
+        .map(|(path, changes)| {
+            let standing = match hash_now(&workspace, path.as_path()) {
+                Ok(now) => standing(now.as_ref(), &changes),
+                Err(_unreadable) => vec![Standing::Unknown; changes.len()],
+            };
+            (path, standing.into_iter())
+        })
+        .collect();
+    let next = |change: Change| {
+        let standing = standings.get_mut(&change.change.path).and_then(Iterator::next);
+        (change, standing.unwrap_or(Standing::Unknown))
+    };
+    Ok(all.into_iter().map(next).collect())
+}
+
+/// What became of the changes of one file that holds `now`.
+fn standing(now: Option<&ContentHash>, changes: &[FileChange]) -> Vec<Standing> {
+    let kept = changes.iter().rposition(|change| now == Some(&change.after)).map(|last| last + 1);
+    let taken_back = kept.or_else(|| changes.iter().position(|change| change.before.as_ref() == now));
+    let standing = |place: usize| match (kept, taken_back) {
+        (Some(kept), _) if place < kept => Standing::InEffect,
+        (_, Some(first)) if place >= first => Standing::TakenBack,
+        (Some(_) | None, Some(_) | None) => Standing::Unknown,
+    };
+    (0..changes.len()).map(standing).collect()
 }
 
 /// Takes back the last of all changes, those that are chosen.
@@ -233,6 +285,33 @@ mod tests {
             })
             .collect();
         course((!now.is_empty()).then(|| hash(now)), &made.iter().collect::<Vec<_>>(), from)
+    }
+
+    /// The standing of changes from one content to the next, of a file that holds `now`: a letter each.
+    fn standing_of(now: &str, changes: &[(&str, &str)]) -> String {
+        let hash = |text: &str| (!text.is_empty()).then(|| ContentHash::of(text.as_bytes()));
+        let change = |(before, after): &(&str, &str)| FileChange {
+            path: FilePath(PathBuf::from("/w/f")),
+            before: hash(before),
+            after: ContentHash::of(after.as_bytes()),
+        };
+        let changes: Vec<FileChange> = changes.iter().map(change).collect();
+        let letter = |standing| match standing {
+            Standing::InEffect => 'e',
+            Standing::TakenBack => 't',
+            Standing::Unknown => '?',
+        };
+        standing(hash(now).as_ref(), &changes).into_iter().map(letter).collect()
+    }
+
+    #[test]
+    fn what_the_file_holds_says_what_became_of_each_change() {
+        let two = [("a", "b"), ("b", "c")];
+        for (now, standing) in [("c", "ee"), ("b", "et"), ("a", "tt"), ("x", "??"), ("", "??")] {
+            assert_eq!(standing_of(now, &two), standing, "{now:?}");
+        }
+        assert_eq!(standing_of("", &[("", "new"), ("new", "newer")]), "tt");
+        assert_eq!(standing_of("hand", &[("a", "b"), ("hand", "c")]), "?t");
     }
 
     #[test]

@@ -233,7 +233,7 @@ async fn a_reminder_starts_nothing() {
 struct Adds;
 
 impl Interceptor for Adds {
-    fn pending_history_appends(&self, state: &SessionState) -> Vec<String> {
+    fn pending_history_appends(&self, state: &SessionState, _: u64) -> Vec<String> {
         if state.turns == 2 && state.steps == 0 { vec!["from an interceptor".to_owned()] } else { Vec::new() }
     }
 }

@@ -99,8 +99,8 @@ fn mentions_it(text: &str) -> bool {
 struct Speaks(String);
 
 impl Interceptor for Speaks {
-    fn pending_history_appends(&self, state: &SessionState) -> Vec<String> {
-        if state.steps == 1 { vec![self.0.clone()] } else { Vec::new() }
+    fn pending_history_appends(&self, _: &SessionState, step: u64) -> Vec<String> {
+        if step == 2 { vec![self.0.clone()] } else { Vec::new() }
     }
 }
 

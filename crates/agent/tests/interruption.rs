@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
-use mainstay_agent::{Agent, Event, Setup};
+use mainstay_agent::{Agent, Event, Resumed, Setup};
 use mainstay_model::Model;
 use mainstay_session::entry::{Body, StopReason};
 use mainstay_session::message::{ErrorClass, Outcome};
@@ -341,4 +341,30 @@ async fn dropped_after_any_number_of_polls() {
         assert_goes_on(&mut agent, &mut asks).await;
         assert_eq!(*ran.lock().unwrap(), ran_before, "a call ran again");
     }
+}
+
+/// L03: who goes on the next day is told when it was, and what was asked.
+#[test]
+fn an_interruption_is_told_with_its_age_and_its_prompt() {
+    let resumed = |ago: Option<u64>, prompt: &str| Resumed {
+        damage: Vec::new(),
+        closed: Vec::new(),
+        ended_jobs: Vec::new(),
+        was_interrupted: true,
+        ago: ago.map(Duration::from_secs),
+        prompt: prompt.to_owned(),
+    };
+    for (ago, words) in [
+        (None, ", while it worked on: Mend it"),
+        (Some(0), " just now, while it worked on: Mend it"),
+        (Some(59), " just now, while it worked on: Mend it"),
+        (Some(60), " 1 min ago, while it worked on: Mend it"),
+        (Some(60 * 90), " 90 min ago, while it worked on: Mend it"),
+        (Some(3_600 * 14), " 14 h ago, while it worked on: Mend it"),
+        (Some(86_400 * 3 - 1), " 2 days ago, while it worked on: Mend it"),
+    ] {
+        assert_eq!(resumed(ago, "Mend it").interruption().as_deref(), Some(words));
+    }
+    assert_eq!(resumed(None, "").interruption().as_deref(), Some(""));
+    assert_eq!(Resumed { was_interrupted: false, ..resumed(Some(9), "x") }.interruption(), None);
 }

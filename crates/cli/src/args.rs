@@ -102,7 +102,7 @@ pub(crate) struct TurnArguments {
     #[arg(long, value_name = "MODE")]
     sandbox: Option<SandboxChoice>,
     /// End a turn after this many steps, a step being one request and the calls it asks for [default: 500]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     max_steps: Option<u32>,
 }
 
@@ -153,10 +153,10 @@ pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) turns: TurnArguments,
     /// End after the step with which the turn has cost this many US dollars; needs the model's prices
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, allow_negative_numbers = true)]
     pub(crate) max_cost: Option<u64>,
     /// End after this time, such as 90s, 10m or 1h30m; the running step is cancelled
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) max_time: Option<Duration>,
     /// Go on up to N times while plan items are unfinished, and exit with 3 if they stay so [N: 3]
     #[arg(
@@ -167,7 +167,8 @@ pub(crate) struct ExecArguments {
         default_missing_value = REQUIRE_PLAN_TIMES
     )]
     pub(crate) require_plan: Option<u32>,
-    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+    /// Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once. Needs a model that
+    /// takes images (`images` in the configuration)
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
     /// The answer must be a JSON document that fits the JSON Schema in this file
@@ -464,22 +465,41 @@ impl ExecArguments {
 ///
 /// An error is what to print, and how to end: `--help` and `--version` are such errors too.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
-    let Arguments { interface, command } = Arguments::try_parse_from(arguments).map_err(with_exec)?;
+    let Arguments { interface, command } = Arguments::try_parse_from(arguments).map_err(with_a_tip)?;
     Ok(command.unwrap_or(Command::Interface(interface)))
 }
 
-/// Says how a prompt is given, where a word is no command and like none.
-fn with_exec(mut error: clap::Error) -> clap::Error {
-    let is_like_one = error.get(ContextKind::SuggestedSubcommand).is_some();
-    if let (ErrorKind::InvalidSubcommand, false, Some(ContextValue::String(text))) =
-        (error.kind(), is_like_one, error.get(ContextKind::InvalidSubcommand))
-    {
-        let is_plain = |c: char| !c.is_control() && !"\"\\$`!".contains(c);
-        let text = if text.chars().count() <= 60 && text.chars().all(is_plain) { text } else { "…" };
-        let tip = format!("a prompt is given like this: mainstay exec \"{text}\"");
+/// Says where a text was taken for several arguments, or a prompt for a command.
+fn with_a_tip(mut error: clap::Error) -> clap::Error {
+    let tip = match error.kind() {
+        ErrorKind::UnknownArgument => tip_of_words(&error),
+        ErrorKind::InvalidSubcommand => tip_of_exec(&error),
+        _ => None,
+    };
+    if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+fn tip_of_words(error: &clap::Error) -> Option<String> {
+    let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let takes_text = error.get(ContextKind::Usage).is_some_and(|usage| {
+        let usage = usage.to_string();
+        ["PROMPT", "TEXT", "INSTRUCTIONS"].iter().any(|name| usage.contains(name))
+    });
+    (is_word && takes_text).then(|| "a text of several words is one argument, in quotes: \"…\"".to_owned())
+}
+
+/// How a prompt is given, where a word is no command and like none.
+fn tip_of_exec(error: &clap::Error) -> Option<String> {
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return None;
+    }
+    let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_plain = |c: char| !c.is_control() && !"\"\\$`!".contains(c);
+    let text = if text.chars().count() <= 60 && text.chars().all(is_plain) { text } else { "…" };
+    Some(format!("a prompt is given like this: mainstay exec \"{text}\""))
 }
 
 /// The whole command line, for what is made from it.

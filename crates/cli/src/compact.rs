@@ -12,7 +12,7 @@ use crate::args::CompactArguments;
 use crate::choose::{self, short_id};
 use crate::config::Overrides;
 use crate::config::places::Surroundings;
-use crate::error::CliError;
+use crate::error::{CliError, USAGE};
 use crate::exec::{failure_code, resume, text};
 use crate::output::say;
 use crate::settings::Settings;
@@ -58,6 +58,7 @@ pub(crate) fn compact(
                 };
                 let code = match &error {
                     CompactError::Failed(failure) => failure_code(failure),
+                    CompactError::NoCompaction => USAGE,
                     _ => 1,
                 };
                 let error = CliError::new(code, format!("session {}: {error}", short_id(&session.id)));

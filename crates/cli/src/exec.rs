@@ -6,7 +6,7 @@ mod json;
 pub(crate) mod text;
 
 use std::fs;
-use std::io::{self, IsTerminal, Read, stdin, stdout};
+use std::io::{self, IsTerminal, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,10 +17,12 @@ use mainstay_agent::prices::dollars;
 use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
+use mainstay_agent::session::plan::PlanItemStatus;
 use mainstay_agent::tools::image::IMAGE_BYTES;
 use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
+use crate::bounded;
 use crate::choose::{latest, session, settings_of_turns, short_id};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
@@ -46,7 +48,15 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
     })
 }
 
-fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+/// What a turn is to be.
+struct Asked {
+    form: Option<Form>,
+    prompt: Prompt,
+    chosen: Option<SessionSummary>,
+    settings: Settings,
+}
+
+fn asked(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Asked, CliError> {
     let form = match &arguments.output_schema {
         Some(file) => Some(Form::open(&surroundings.current_dir.join(file))?),
         None => None,
@@ -57,6 +67,17 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
     let chosen = chosen(surroundings, arguments)?;
     let turns = &arguments.turns;
     let settings = settings_of_turns(surroundings, turns, chosen.as_ref(), turns.overrides())?;
+    Ok(Asked { form, prompt, chosen, settings })
+}
+
+fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
+    let emptied = |file: &PathBuf| fs::write(file, "").map_err(|error| unwritable(file, &error));
+    let asked = asked(surroundings, arguments).inspect_err(|_| {
+        // The answer of another run must not be taken for this one's.
+        target.iter().filter(|file| file.is_file()).for_each(|file| drop(emptied(file)));
+    })?;
+    let Asked { form, prompt, chosen, settings } = asked;
     let signal = Arc::new(AtomicU8::new(0));
     let denials = Denials::default();
     let on_event = denials.heard_on(on_event(arguments, form.clone(), signal.clone()));
@@ -68,10 +89,7 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
         ..setup(&settings, arguments.require_plan)?
     };
     check(&setup, &settings, arguments)?;
-    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
-    if let Some(file) = &target {
-        fs::write(file, "").map_err(|error| unwritable(file, &error))?;
-    }
+    target.as_ref().map(emptied).transpose()?;
     let task = Task { is_json: arguments.json, chosen: chosen.as_ref(), form: form.as_ref(), target };
     let ended = block_on(run(&task, prompt, setup, signal));
     denials.say(settings.config_home.as_deref());
@@ -104,13 +122,12 @@ fn images<'a>(directory: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a Path, V
     let read = |file: &'a PathBuf| {
         let wrong = |why: String| CliError::new(USAGE, format!("--image {}: {why}", file.display()));
         let path = directory.join(file);
-        let size = fs::metadata(&path).map_err(|error| wrong(format!("cannot be read: {error}")))?.len();
-        if usize::try_from(size).unwrap_or(usize::MAX) > IMAGE_BYTES {
-            return Err(
-                wrong(format!("has {size} bytes, and models take {IMAGE_BYTES}")).hint("make it smaller")
-            );
-        }
-        let bytes = fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let bytes = bounded::read(&path, IMAGE_BYTES).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                wrong(format!("{error}, which is the most that models take")).hint("make it smaller")
+            }
+            _ => wrong(format!("cannot be read: {error}")).hint("name a PNG, JPEG, GIF or WebP file"),
+        })?;
         Ok((file.as_path(), bytes))
     };
     files.iter().map(read).collect()
@@ -225,22 +242,17 @@ pub(crate) fn prompt(source: PromptSource<'_>, what: &str) -> Result<String, Cli
 }
 
 /// The longest text that is read from stdin, in bytes.
-const LONGEST_TEXT: u64 = 64 << 20;
+const LONGEST_TEXT: usize = 64 << 20;
 
 fn from_stdin(what: &str) -> Result<String, CliError> {
     if stdin().is_terminal() {
         say(&format!("reading {what} from the terminal; end it with Ctrl-D"));
     }
-    let mut bytes = Vec::new();
-    stdin()
-        .lock()
-        .take(LONGEST_TEXT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| CliError::new(1, format!("cannot read {what}: {error}")))?;
-    if bytes.len() as u64 > LONGEST_TEXT {
-        return Err(CliError::new(USAGE, format!("{what} has more than {} MiB", LONGEST_TEXT >> 20))
-            .hint("put it into a file of the workspace, and say where it is"));
-    }
+    let bytes = bounded::up_to(&mut stdin().lock(), LONGEST_TEXT).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => CliError::new(USAGE, format!("{what} cannot be taken: {error}"))
+            .hint("put it into a file of the workspace, and say where it is"),
+        _ => CliError::new(1, format!("cannot read {what}: {error}")),
+    })?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
         say(&format!("warning: {what} has bytes that are not UTF-8; they are replaced by U+FFFD"));
         String::from_utf8_lossy(error.as_bytes()).into_owned()
@@ -343,7 +355,7 @@ pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, Cli
         say(&format!("session {id} worked in {cwd}; it works in {here} from here on"));
     }
     let (agent, resumed) = Agent::resume(&chosen.dir, setup).map_err(|error| cannot_resume(error, id))?;
-    say_resumed(&resumed, id);
+    say_resumed(&agent, &resumed, id);
     Ok(agent)
 }
 
@@ -361,10 +373,17 @@ fn cannot_resume(error: ResumeError, id: &str) -> CliError {
     }
 }
 
-fn say_resumed(resumed: &Resumed, id: &str) {
+fn say_resumed(agent: &Agent, resumed: &Resumed, id: &str) {
     warn_of(&resumed.damage);
-    if resumed.was_interrupted {
-        say(&format!("session {id} was interrupted; going on from its last complete entry"));
+    if let Some(interruption) = resumed.interruption() {
+        say(&inert(&format!("session {id} was interrupted{interruption}")));
+        let plan = agent.read(|state| state.plan.plan.clone());
+        if !plan.items.is_empty() {
+            let active = plan.items.iter().find(|item| item.status == PlanItemStatus::InProgress);
+            let at = active.map_or(String::new(), |item| format!(", at: {}", inert(&item.content)));
+            say(&format!("  plan {}/{}{at}", plan.completed(), plan.items.len()));
+        }
+        say("  it goes on from its last complete entry; no command was run again");
     }
     for job in &resumed.ended_jobs {
         say(&format!("{} ran then, and ended with it: {}", job.id(), inert(&job.command)));

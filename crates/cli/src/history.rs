@@ -1,23 +1,34 @@
 //! `mainstay history`: the conversation exactly as the model sees it.
 
+use mainstay_agent::known_of;
 use mainstay_agent::session::history::{History, HistoryCall, HistoryMessage};
 use mainstay_agent::session::log::{self, Damage, OpenError, ReadError, SessionSummary};
 use mainstay_agent::session::secrets::mask;
-use mainstay_agent::session::state::SessionState;
+use mainstay_agent::session::state::{OpenCall, SessionState};
+use mainstay_agent::tools::{BuiltinOptions, builtin_tools};
 use serde_json::Value;
 
+use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
 use crate::output::{inert, inert_lines, out, say};
 
 /// Shows a session's history: for people, or as the document that `history.json` holds, with what looks like a secret
 /// masked, since it is often passed on.
 pub(crate) fn history(session: &SessionSummary, json: bool) -> Result<(), CliError> {
-    let history = History::of(&read(session)?);
+    let state = read(session)?;
+    let history = History::of(&state);
     if json {
         let document = serde_json::to_value(&history).unwrap_or_default();
         out(&serde_json::to_string_pretty(&masked(document)).unwrap_or_default());
     } else {
-        history.messages.iter().for_each(|message| out(&section(message)));
+        let mut open = state.open_calls().into_iter().map(|call| known(&call, session.is_running));
+        history.messages.iter().for_each(|message| out(&section(message, &mut open)));
+        if session.is_interrupted {
+            say(&format!(
+                "the last turn was interrupted; to go on with it: mainstay exec --session {} \"…\"",
+                short_id(&session.id)
+            ));
+        }
     }
     Ok(())
 }
@@ -77,7 +88,19 @@ pub(crate) fn cannot_open(error: OpenError, id: &str) -> CliError {
     }
 }
 
-fn section(message: &HistoryMessage) -> String {
+/// What is known of a call that has no result: a note on it, and how it may have ended.
+fn known(call: &OpenCall, is_running: bool) -> (&'static str, String) {
+    let tools = builtin_tools(&BuiltinOptions::default());
+    let kind = tools.iter().find(|tool| tool.spec().name == call.call.name).map(|tool| tool.kind());
+    match &call.intent {
+        _ if !is_running => ("none was logged", known_of(call, kind)),
+        Some(intent) => ("none yet", format!("The command runs (process {}).", intent.pid)),
+        None => ("none yet", "A process works on this session.".to_owned()),
+    }
+}
+
+/// A message, as people read it. `open` tells of the calls that have no result, in order.
+fn section(message: &HistoryMessage, open: &mut impl Iterator<Item = (&'static str, String)>) -> String {
     match message {
         HistoryMessage::User { text, .. } => block("user", text),
         HistoryMessage::Assistant { model, text, reasoning, tool_calls } => {
@@ -91,6 +114,10 @@ fn section(message: &HistoryMessage) -> String {
             let call = |HistoryCall { name, arguments, .. }: &HistoryCall| format!("→ {name} {arguments}");
             parts.extend(tool_calls.iter().map(call));
             block(&format!("assistant ({model})"), &parts.join("\n"))
+        }
+        HistoryMessage::Tool { name, text, is_open: true, .. } => {
+            let (note, known) = open.next().unwrap_or(("none", text.clone()));
+            block(&format!("result of {name} ({note})"), &known)
         }
         HistoryMessage::Tool { name, text, is_error, .. } => {
             block(&format!("result of {name}{}", if *is_error { " (failed)" } else { "" }), text)

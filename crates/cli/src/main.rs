@@ -5,6 +5,7 @@
 
 mod output;
 mod error;
+mod bounded;
 mod config;
 mod grants;
 mod args;

@@ -28,9 +28,14 @@ pub(crate) fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, CliError> {
                     .hint("say which to take: --model PROVIDER/NAME")
             })
         }
-        ModelConfig::Served(served) => {
-            serve(served.api, settings(served)).map_err(|error| CliError::configuration(error.to_string()))
-        }
+        ModelConfig::Served(served) => serve(served.api, settings(served)).map_err(|error| {
+            let failed = CliError::configuration(error.to_string());
+            match error {
+                SettingsError::Certificates { .. } => failed
+                    .hint("name a file that holds one or more certificates in PEM with `ca_certificates`"),
+                _ => failed,
+            }
+        }),
     }
 }
 
@@ -61,7 +66,8 @@ pub(crate) fn unasked(
 
 fn script(file: &Path) -> Result<Arc<dyn Model>, CliError> {
     let model = ScriptModel::from_file(file).map_err(|error| {
-        CliError::configuration(error.to_string()).hint("docs/script-model.md describes the format")
+        CliError::configuration(error.to_string())
+            .hint("name a file with a list of answers; docs/script-model.md describes the format")
     })?;
     Ok(Arc::new(model))
 }

@@ -112,7 +112,7 @@ fn restore(data_home: &Path, part: &str) -> Result<(), CliError> {
     let session = by_part(list_trash(data_home)?, part, hint)?;
     let id = short_id(&session.id);
     log::restore(data_home, &session.id).map_err(|error| not_moved(error, id))?;
-    out(&format!("session {id} is back: {}", shortened(&inert(&session.title), 60)));
+    out(&format!("session {id} is back: {}", title(&session)));
     Ok(())
 }
 
@@ -154,8 +154,16 @@ fn line(session: &SessionSummary, cwd: &Path, now: jiff::Timestamp) -> String {
         session.last.map_or_else(|| "-".to_owned(), |last| age(last, now)),
         session.turns,
         session.totals.known_cost().map_or_else(|| "-".to_owned(), dollars),
-        shortened(&inert(&session.title), 60),
+        title(session),
     )
+}
+
+/// What a session is known by. One that went back before its first turn has no title of its own any more.
+fn title(session: &SessionSummary) -> String {
+    match session.title.as_str() {
+        "" if session.has_prompt && session.turns == 0 => "(before its first turn again)".to_owned(),
+        title => shortened(&inert(title), 60),
+    }
 }
 
 fn age(then: jiff::Timestamp, now: jiff::Timestamp) -> String {

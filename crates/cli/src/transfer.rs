@@ -80,15 +80,23 @@ pub(crate) fn import(data_home: &Path, current_dir: &Path, file: &Path) -> Resul
         log::import(data_home, &mut io::stdin().lock())
     } else {
         let path = current_dir.join(file);
-        let opened = File::open(&path)
-            .map_err(|error| CliError::new(USAGE, format!("cannot read {}: {error}", path.display())))?;
-        log::import(data_home, &mut BufReader::new(opened))
+        log::import(data_home, &mut BufReader::new(opened(&path)?))
     };
-    let id = imported.map_err(not_imported)?;
+    let log::Imported { id, grants } = imported.map_err(not_imported)?;
     let summary = log::summarise(&log::session_dir(data_home, &id), id);
     read(&summary)?;
     let id = short_id(&summary.id);
     out(&format!("session {id} is here; {}: {}", counted(summary.turns, "turn"), inert(&summary.title)));
+    if !grants.is_empty() {
+        let given = grants.iter().map(|(tool, pattern)| inert(&format!("{tool} `{pattern}`")));
+        let given: Vec<String> = given.take(5).collect();
+        say(&format!(
+            "{} given where it comes from, do not hold here and are asked for again: {}{}",
+            counted(grants.len() as u64, "permission"),
+            given.join(", "),
+            if grants.len() > given.len() { ", …" } else { "" }
+        ));
+    }
     let shown = summary.cwd.as_ref().map(|cwd| inert(&cwd.to_string())).unwrap_or_default();
     match &summary.cwd {
         Some(cwd) if cwd.as_path().is_dir() => {
@@ -100,6 +108,16 @@ pub(crate) fn import(data_home: &Path, current_dir: &Path, file: &Path) -> Resul
         None => {}
     }
     Ok(())
+}
+
+fn opened(path: &Path) -> Result<File, CliError> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        CliError::new(USAGE, format!("cannot read {}: {why}", path.display()))
+            .hint("name a file that `mainstay export` wrote")
+    };
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    let is_dir = file.metadata().is_ok_and(|metadata| metadata.is_dir());
+    if is_dir { Err(unreadable(&"it is a directory")) } else { Ok(file) }
 }
 
 fn not_imported(error: ImportError) -> CliError {

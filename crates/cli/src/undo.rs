@@ -2,7 +2,7 @@
 
 use mainstay_agent::session::ids::Seq;
 use mainstay_agent::session::log::SessionSummary;
-use mainstay_agent::undo::{Change, UndoError, Undone, changes, undo as take_back};
+use mainstay_agent::undo::{Change, Standing, UndoError, Undone, standings, undo as take_back};
 
 use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
@@ -34,21 +34,27 @@ pub(crate) fn undo(session: &SessionSummary, to: Option<Seq>) -> Result<(), CliE
     }
 }
 
-/// Lists what tools changed in files, whether or not it was taken back since.
+/// Lists what tools changed in files, with what became of it.
 ///
 /// # Errors
 ///
 /// If the session cannot be read.
 pub(crate) fn list(session: &SessionSummary) -> Result<(), CliError> {
-    let changes = changes(&session.dir).map_err(unreadable)?;
+    let changes = standings(&session.dir).map_err(unreadable)?;
     if changes.is_empty() {
         say("No tool has changed a file in this session.");
         return Ok(());
     }
-    out(&format!("{:>5}  {:>6}  {:7}  PATH", "TURN", "ENTRY", "CHANGE"));
-    for Change { seq, turn, change } in changes {
+    out(&format!("{:>5}  {:>6}  {:7}  {:13}  PATH", "TURN", "ENTRY", "CHANGE", "NOW"));
+    for (Change { seq, turn, change }, standing) in changes {
         let what = if change.before.is_none() { "made" } else { "changed" };
-        out(&format!("{:>5}  {seq:>6}  {what:7}  {}", turn + 1, inert(&change.path.to_string())));
+        let now = match standing {
+            Standing::InEffect => "in effect",
+            Standing::TakenBack => "taken back",
+            Standing::Unknown => "changed since",
+        };
+        let path = inert(&change.path.to_string());
+        out(&format!("{:>5}  {seq:>6}  {what:7}  {now:13}  {path}", turn + 1));
     }
     Ok(())
 }
@@ -63,14 +69,14 @@ fn refused(error: UndoError, id: &str) -> CliError {
     match error {
         UndoError::Open(error) => cannot_open(error, id),
         UndoError::Read(error) => unreadable(error),
-        error @ UndoError::NoSuchEntry { .. } => CliError::new(USAGE, format!("session {id}: {error}"))
-            .hint(format!("`mainstay undo {id} --list` shows the entries")),
+        error @ (UndoError::NoSuchEntry { .. } | UndoError::Nothing) => {
+            CliError::new(USAGE, format!("session {id}: {error}"))
+                .hint(format!("`mainstay undo {id} --list` shows what was changed, and by which entries"))
+        }
         UndoError::Conflicts(conflicts) => {
             let error = CliError::new(1, "nothing was changed, since a file is no longer what was written");
             conflicts.iter().fold(error, |error, conflict| error.hint(inert(conflict)))
         }
-        error @ (UndoError::Nothing | UndoError::Write { .. }) => {
-            CliError::new(1, format!("session {id}: {error}"))
-        }
+        error @ UndoError::Write { .. } => CliError::new(1, format!("session {id}: {error}")),
     }
 }

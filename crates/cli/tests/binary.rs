@@ -474,15 +474,29 @@ fn after_a_kill_the_call_in_flight_is_told() {
     machine.script(json!([plan, stuck, say("Going on.")]));
     let mut child = machine.start(&["exec", "x"]);
     machine.wait_for("here");
+    let running = machine.run(&["history"]).out;
+    assert!(running.contains("bash (none yet)\nThe command runs (process "), "{running}");
     child.kill().unwrap();
     child.wait().unwrap();
     let plan = "[x] Look\n[>] Mend\n\n(1/2 completed)\n";
     assert_eq!(machine.run(&["plan"]).out, plan);
     let table = machine.run(&["sessions"]).out;
     assert!(table.contains("interrupted"), "{table}");
+    let before = machine.run(&["history"]);
+    for part in ["bash (none was logged)", "the agent ended before this call did", "may have run in part"] {
+        assert!(before.out.contains(part), "no {part:?} in:\n{}", before.out);
+    }
+    assert!(
+        before.err.contains("was interrupted; to go on with it: mainstay exec --session"),
+        "{}",
+        before.err
+    );
+    let document: Value = serde_json::from_str(&machine.run(&["history", "--json"]).out).unwrap();
+    assert_eq!(document["messages"].as_array().unwrap().last().unwrap()["is_open"], json!(true));
     let ran = machine.run(&["exec", "--last", "go on"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "Going on.\n"), "{}", ran.err);
-    for part in ["was interrupted", "in flight then: bash", "may have run in part", "was not run again"] {
+    let told = "was interrupted just now, while it worked on: x\n  plan 1/2, at: Mend\n  it goes on from";
+    for part in [told, "in flight then: bash", "may have run in part", "was not run again"] {
         assert!(ran.err.contains(part), "no {part:?} in:\n{}", ran.err);
     }
     let history = machine.run(&["history"]).out;
@@ -788,7 +802,7 @@ fn changes_of_files_are_taken_back() {
     assert!(ran.out.contains("put back") && ran.out.contains("removed"), "{}{}", ran.out, ran.err);
     assert_eq!(fs::read(machine.work("a.txt")).unwrap(), b"one\r\ntwo\r\n");
     assert!(!machine.work("new/b.txt").exists());
-    machine.run(&["undo", &id]).failed(1, &["no change of a file is left to take back"]);
+    machine.run(&["undo", &id]).failed(2, &["no change of a file is left to take back"]);
 
     assert_eq!(machine.run(&["exec", "--last", "look"]).code, 0);
     let told = machine.entries().into_iter().rfind(|entry| entry["about"]["notice"] == "files_changed");
@@ -814,7 +828,7 @@ fn what_is_no_longer_what_was_written_is_not_taken_back() {
     machine.run(&["undo", &id, "--to", "1"]).failed(1, &["nothing was changed"]);
     machine.run(&["undo", &id, "--to", "99999"]).failed(2, &["there is no entry 99999 in the log"]);
     let last = machine.entries().last().unwrap()["seq"].to_string();
-    machine.run(&["undo", &id, "--to", &last]).failed(1, &["no change of a file is left"]);
+    machine.run(&["undo", &id, "--to", &last]).failed(2, &["no change of a file is left"]);
     machine.run(&["undo", "nope"]).failed(2, &["no session has `nope` in its id"]);
 }
 

@@ -142,9 +142,9 @@ fn changes_of_files_are_listed_with_their_entries() {
         .map(|entry| entry["seq"].to_string())
         .collect();
     let expected = [
-        vec!["TURN", "ENTRY", "CHANGE", "PATH"],
-        vec!["1", seqs[0].as_str(), "made", file.as_str()],
-        vec!["1", seqs[1].as_str(), "changed", file.as_str()],
+        vec!["TURN", "ENTRY", "CHANGE", "NOW", "PATH"],
+        vec!["1", seqs[0].as_str(), "made", "in", "effect", file.as_str()],
+        vec!["1", seqs[1].as_str(), "changed", "in", "effect", file.as_str()],
     ];
     assert_eq!(rows, expected);
     let ran = machine.run(&["undo", &id, "--to", &seqs[0]]);
@@ -158,5 +158,5 @@ fn changes_of_files_are_listed_with_their_entries() {
     assert!(!machine.work("new/a").exists() && machine.work("new").is_dir(), "directories stay");
     machine
         .run(&["undo", &id, "--to", "9999"])
-        .failed(2, &["there is no entry 9999", "--list` shows the entries"]);
+        .failed(2, &["there is no entry 9999", "--list` shows what was changed"]);
 }

@@ -7,11 +7,12 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Machine, Ran};
+use common::{Machine, Ran, say};
 use mainstay_testkit::wire::{Reply, WireServer};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const README: &str = include_str!("../../../README.md");
@@ -118,7 +119,8 @@ fn every_command_is_listed_and_teaches() {
 fn documented_flags_exist() {
     let known: BTreeSet<String> = COMMANDS.iter().flat_map(|command| flags(&help(command))).collect();
     // Of cargo, git, servers of models, Docker.
-    let others = ["--workspace", "--path", "--jinja", "--port", "--exit-code", "--no-fail-fast"];
+    let others =
+        ["--workspace", "--path", "--jinja", "--port", "--add", "--global", "--porcelain", "--no-fail-fast"];
     for (name, text) in [
         ("README", README),
         ("ci", CI),
@@ -259,6 +261,45 @@ fn the_documented_run_is_a_real_one() {
     }
 }
 
+/// The command lines that a document shows, without what is said of them beside.
+fn command_lines(text: &str) -> Vec<&str> {
+    let shown = text.lines().filter(|line| line.starts_with("    ")).map(str::trim_start);
+    let lines = shown.map(|line| line.strip_prefix("$ ").unwrap_or(line));
+    let commands = lines.filter(|line| line.starts_with("mainstay"));
+    commands
+        .map(|line| line.split("   ").next().unwrap_or(line).split("  to").next().unwrap_or(line))
+        .collect()
+}
+
+/// Every command line of README does what is said of it, on a session like the one that it tells of.
+#[test]
+fn the_examples_of_the_readme_run() {
+    let write = |text: &str| json!({"calls": [{"name": "write", "arguments": {"path": "count.txt", "content": text}}]});
+    let answers = [write("2\n"), say("A retry loop."), write("3\n"), say("Done.")].into_iter();
+    let machine = Machine::scripted(answers.chain((0..9).map(|_| say("Done."))).collect());
+    for prompt in [&["exec", "Count."][..], &["exec", "--last", "Count again."], &["exec", "--last", "And?"]]
+    {
+        assert_eq!(machine.run(prompt).code, 0);
+    }
+    let listed = machine.run(&["sessions", "--json"]).out;
+    let id: Value = serde_json::from_str(&listed).unwrap();
+    let id = id["session_id"].as_str().unwrap();
+    let id = &id[id.len() - 8..];
+    let has_jq = Command::new("jq").arg("--version").output().is_ok();
+    let needs_terminal = |line: &str| line == "mainstay" || line.starts_with("mainstay resume");
+    let mut lines = command_lines(README);
+    lines.retain(|line| !needs_terminal(line) && (has_jq || !line.contains("jq")));
+    assert!(lines.len() > 15, "{lines:?}");
+    lines.sort_by_key(|line| line.contains("sessions rm"));
+    for line in lines {
+        let line = line.replace("4e99b708", id).replace("--to 41", "--to 1");
+        let ran: Ran = machine.shell(&format!("set -o pipefail; {line}")).output().unwrap().into();
+        let is_done =
+            ran.code == 0 || (line.contains("undo") && ran.err.contains("no change of a file is left"));
+        assert!(is_done, "{line}: {} {}", ran.code, ran.err);
+    }
+}
+
 fn git(machine: &Machine, arguments: &[&str]) {
     let mut command: Command = machine.program("git".as_ref(), arguments);
     let identity = ["GIT_AUTHOR", "GIT_COMMITTER"]
@@ -267,11 +308,65 @@ fn git(machine: &Machine, arguments: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A checkout with a change, and the script of ci.md as it stands there.
+fn to_review(base_url: &str) -> Machine {
+    let review = block(CI, "The tests run it as it stands here.");
+    assert!(review.starts_with("#!/bin/sh\n"), "{review}");
+    let machine = Machine::new();
+    machine.configure(&format!(
+        "[providers.p]\napi = \"openai-chat\"\nbase_url = {base_url:?}\n[providers.p.models.m]\ninput_price = 2\noutput_price = 10\n"
+    ));
+    fs::write(machine.work("a.txt"), "one\n").unwrap();
+    git(&machine, &["init", "-q", "-b", "main"]);
+    git(&machine, &["add", "."]);
+    git(&machine, &["commit", "-qm", "one"]);
+    git(&machine, &["checkout", "-qb", "change"]);
+    fs::write(machine.work("a.txt"), "one\ntwo\n").unwrap();
+    git(&machine, &["commit", "-qam", "two"]);
+    fs::write(machine.root.join("review.sh"), review).unwrap();
+    machine
+}
+
+/// The script, about to run as the first process of a container would.
+fn reviewing(machine: &Machine, base: &str) -> Command {
+    let script = machine.root.join("review.sh").display().to_string();
+    let mut command = machine.shell(&format!("exec sh {script}"));
+    command.env("TMPDIR", &machine.root).env("MAINSTAY_MODEL", "p/m").env("BASE", base);
+    command
+}
+
+/// Where there is nothing to compare with, nothing is asked and nothing is good.
+#[test]
+fn a_review_of_nothing_is_none() {
+    let machine = to_review("http://127.0.0.1:9/v1");
+    for (base, said) in [("nowhere", "git cannot compare with nowhere"), ("HEAD", "nothing is changed")] {
+        let ran: Ran = reviewing(&machine, base).output().unwrap().into();
+        assert_eq!((ran.code, ran.out), (2, format!("review: none: {said}\n")), "{}", ran.err);
+    }
+}
+
+/// A signal that reaches only the shell ends the run too.
+#[tokio::test]
+async fn a_review_ends_with_its_job() {
+    let server = WireServer::start([Reply::chat_stream(["{}"]).stall_after(0)]).await.unwrap();
+    let machine = to_review(&server.base_url());
+    let running = reviewing(&machine, "main").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let asked = async {
+        while server.received().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asked).await.expect("it is asked");
+    kill_process(Pid::from_child(&running), Signal::TERM).unwrap();
+    let ended = tokio::task::spawn_blocking(move || running.wait_with_output().unwrap());
+    let ran: Ran =
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it ends").unwrap().into();
+    assert_eq!((ran.code, ran.out.as_str()), (2, "review: none: exit code 143, cancelled\n"), "{}", ran.err);
+}
+
 /// The script of ci.md, with a server that answers as a model would.
 #[tokio::test]
 async fn the_review_of_a_pull_request_works_as_it_stands() {
-    let review = block(CI, "The tests run it as it stands here.");
-    assert!(review.starts_with("#!/bin/sh\n"), "{review}");
     let answer = |text: &str| {
         let usage = json!({"prompt_tokens": 1_000, "completion_tokens": 100});
         let first = json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}).to_string();
@@ -284,33 +379,14 @@ async fn the_review_of_a_pull_request_works_as_it_stands() {
     let unavailable =
         || Reply::json(529, r#"{"error": {"message": "overloaded"}}"#).header("retry-after", "9000");
     for (reply, code, out) in [
-        (answer(faulty), 1, "a.txt:2: It is wrong.\nreview: faulty, 1000 tokens, 0.003 dollars\n"),
+        (answer(faulty), 1, "\"a.txt\":2: \"It is wrong.\"\nreview: faulty, 1000 tokens, 0.003 dollars\n"),
         (answer(good), 0, "review: good, 1000 tokens, 0.003 dollars\n"),
-        (unusable(), 77, "no such key; provider `p` has no key configured\n"),
-        (unavailable(), 0, "review: the provider is not available; try again later\n"),
+        (unusable(), 2, "no such key; provider `p` has no key configured, error\n"),
+        (unavailable(), 2, "overloaded, error\n"),
     ] {
         let server = WireServer::start([reply]).await.unwrap();
-        let machine = Machine::new();
-        machine.configure(&format!(
-            "[providers.p]\napi = \"openai-chat\"\nbase_url = {:?}\n[providers.p.models.m]\ninput_price = 2\noutput_price = 10\n",
-            server.base_url()
-        ));
-        fs::write(machine.work("a.txt"), "one\n").unwrap();
-        git(&machine, &["init", "-q", "-b", "main"]);
-        git(&machine, &["add", "."]);
-        git(&machine, &["commit", "-qm", "one"]);
-        git(&machine, &["checkout", "-qb", "change"]);
-        fs::write(machine.work("a.txt"), "one\ntwo\n").unwrap();
-        git(&machine, &["commit", "-qam", "two"]);
-        fs::write(machine.root.join("review.sh"), &review).unwrap();
-        let path = std::env::var("PATH").unwrap();
-        let programs = std::path::Path::new(common::MAINSTAY).parent().unwrap().display().to_string();
-        let mut command = machine.program("sh".as_ref(), &[machine.root.join("review.sh").to_str().unwrap()]);
-        command
-            .env("PATH", format!("{programs}:{path}"))
-            .env("TMPDIR", &machine.root)
-            .env("MAINSTAY_MODEL", "p/m")
-            .env("BASE", "main");
+        let machine = to_review(&server.base_url());
+        let mut command = reviewing(&machine, "main");
         let running = tokio::task::spawn_blocking(move || command.output().unwrap());
         let ran: Ran =
             tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends").unwrap().into();

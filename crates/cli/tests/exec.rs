@@ -319,7 +319,7 @@ async fn images_go_with_the_prompt() {
         (".", 2, "--image .: "),
         ("cut.png", 2, "the PNG image is damaged or cut off"),
         ("text.png", 2, "it is no PNG, JPEG, GIF or WebP image"),
-        ("large.png", 2, "has 4194304 bytes"),
+        ("large.png", 2, "it has more than 3840 KiB"),
     ] {
         blind.run(&["exec", "--image", file, "x"]).await.failed(code, &[part]);
     }
@@ -414,5 +414,5 @@ fn an_endless_prompt_is_refused() {
     let machine = Machine::scripted(json!([say("one")]));
     let endless = fs::File::open("/dev/zero").unwrap();
     let ran: Ran = machine.command(&["exec", "-"]).stdin(endless).output().unwrap().into();
-    ran.failed(2, &["the prompt has more than 64 MiB"]);
+    ran.failed(2, &["it has more than 64 MiB"]);
 }

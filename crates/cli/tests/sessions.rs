@@ -7,8 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use mainstay_agent::session::entry::{Body, Entry, When};
+use mainstay_agent::session::line;
 use serde_json::{Value, json};
 
 const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
@@ -154,7 +156,8 @@ fn todos(statuses: &str) -> Value {
     json!({"calls": [{"name": "todo_write", "arguments": {"todos": items}}]})
 }
 
-/// R10, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes.
+/// R10, D15, D22: the plan and the conversation go back, files do not, and it can be undone; all of it in new processes. One
+/// that went back before its first turn is the newest session still.
 #[test]
 fn a_session_goes_back_and_forth() {
     let machine = Machine::new();
@@ -171,7 +174,8 @@ fn a_session_goes_back_and_forth() {
     machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1); plan 2/3"]);
     assert_eq!(machine.history(&id), now);
     machine.run(&["rewind", &id, "--turn", "0"]).did(&["before its first turn"]);
-    machine.run(&["exec", "--session", &id, "anew"]).did(&["one"]);
+    machine.run(&["sessions"]).did(&["(before its first turn again)"]);
+    machine.run(&["exec", "--last", "anew"]).did(&["one"]);
     assert!(!machine.history(&id).contains("first"));
     machine.run(&["rewind", &id, "--undo"]).did(&["at the end of turn 3 again (it had 1)"]);
     assert_eq!(machine.history(&id), now);
@@ -187,6 +191,73 @@ fn a_rewind_that_cannot_be_is_refused() {
     machine.run(&["rewind", &id]).failed(2, &["--turn", "--undo"]);
     machine.run(&["rewind", &id, "--turn", "1", "--undo"]).failed(2, &["cannot be used with"]);
     machine.run(&["rewind", "zzz", "--turn", "1"]).failed(2, &["no session has `zzz`"]);
+}
+
+/// What names something that is not there, or finds nothing to do, is refused as any command line that cannot be obeyed.
+#[test]
+fn where_there_is_nothing_to_do_the_exit_code_is_that_of_a_wrong_command_line() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let id = id.as_str();
+    let there = machine.path("there.mainstay");
+    fs::write(&there, "").unwrap();
+    for (arguments, said) in [
+        (vec!["undo", id], "no change of a file is left to take back"),
+        (vec!["undo", id, "--to", "999"], "there is no entry 999"),
+        (vec!["rewind", id, "--undo"], "there is no rewind to undo"),
+        (vec!["rewind", id, "--turn", "9"], "there is no turn 9"),
+        (vec!["rewind", id, "--entry", "999"], "there is no entry 999"),
+        (vec!["compact", id, "--undo"], "no compaction"),
+        (vec!["fork", id, "--turn", "9"], "there is no turn 9"),
+        (vec!["sessions", "restore", id], "no session has"),
+        (vec!["sessions", "rm", "zzz"], "no session has `zzz`"),
+        (vec!["plan", "zzz"], "no session has `zzz`"),
+        (vec!["history", "zzz"], "no session has `zzz`"),
+        (vec!["notify", "zzz", "x"], "no session has `zzz`"),
+        (vec!["export", id, "-o", there.to_str().unwrap()], "there.mainstay"),
+        (vec!["exec", "--session", "zzz", "x"], "no session has `zzz`"),
+        (vec!["exec", "--last", "--cwd", "..", "x"], "there is no session of"),
+    ] {
+        let ran = machine.run(&arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// D22: what was taken back is told from what is in effect, and from what somebody else wrote since.
+#[test]
+fn the_list_of_changes_says_what_became_of_each() {
+    let machine = Machine::new();
+    let write = |path: &str, text: &str| {
+        json!({"calls": [
+            {"name": "read", "arguments": {"path": path}},
+            {"name": "write", "arguments": {"path": path, "content": text}}
+        ]})
+    };
+    machine.script(json!([
+        write("a", "1\n"),
+        say("made"),
+        write("a", "2\n"),
+        write("b", "1\n"),
+        say("changed")
+    ]));
+    machine.run(&["exec", "first"]).did(&["made"]);
+    machine.run(&["exec", "--last", "second"]).did(&["changed"]);
+    let id = Machine::id_of(&machine.sessions()[0]);
+    let standings = || {
+        let list = machine.run(&["undo", &id, "--list"]).out;
+        let known = ["in effect", "taken back", "changed since"];
+        let standing = |line: &str| known.into_iter().find(|text| line.contains(text)).unwrap().to_owned();
+        list.lines().skip(1).map(standing).collect::<Vec<_>>()
+    };
+    assert_eq!(standings(), ["in effect", "in effect", "in effect"]);
+    machine.run(&["undo", &id]).did(&["put back", "removed"]);
+    assert_eq!(standings(), ["in effect", "taken back", "taken back"]);
+    machine.run(&["undo", &id]).did(&["removed"]);
+    assert_eq!(standings(), ["taken back", "taken back", "taken back"]);
+    machine.run(&["undo", &id]).failed(2, &["no change of a file is left", "--list"]);
+    fs::write(machine.path("work/b"), "by hand").unwrap();
+    assert_eq!(standings(), ["taken back", "taken back", "changed since"]);
 }
 
 /// N01, N02: a session that does not run is told when it goes on, once, in order; the text may come from stdin.
@@ -356,6 +427,68 @@ fn sessions_are_found_put_away_and_brought_back() {
     machine.run(&["sessions", "--json", "rm", &first]).failed(2, &[]);
 }
 
+/// D15: of a child, a session that nobody spoke to and a real one, all of one directory, the real one is gone on with, though
+/// it is the oldest.
+#[test]
+fn the_newest_real_session_is_gone_on_with() {
+    let machine = Machine::new();
+    machine.three_turns();
+    let real = machine.sessions().remove(0);
+    let text = fs::read_to_string(real.join("0001.jsonl")).unwrap();
+    // An hour later, as another session.
+    let made = |number: u8, child: bool, most: usize| {
+        let id = format!("ffffffff-ffff-7fff-bfff-fffffffffff{number}");
+        let lines = text.lines().take(most).map(|line| {
+            let mut entry = line::decode(line.as_bytes()).unwrap();
+            if let When::At(ts) = &mut entry.ts {
+                *ts += jiff::SignedDuration::from_hours(1);
+            }
+            if let Body::Session(header) = &mut entry.body {
+                (header.session, header.child) = (id.parse().unwrap(), child);
+            }
+            line::encode(&entry).unwrap()
+        });
+        let dir = machine.path("data/sessions").join(&id);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("0001.jsonl"), lines.collect::<Vec<_>>().concat()).unwrap();
+    };
+    made(1, false, 3);
+    made(2, true, usize::MAX);
+    let listed: Vec<Value> = machine
+        .run(&["sessions", "--json"])
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<_> = listed.iter().map(|row| (row["child"] == true, row["has_prompt"] == true)).collect();
+    assert_eq!(kinds, [(true, true), (false, false), (false, true)]);
+    machine.run(&["exec", "--last", "on"]).did(&["four"]);
+    assert!(fs::read_to_string(real.join("0001.jsonl")).unwrap().contains("four"));
+}
+
+/// D16: nothing is removed by its age, whatever the times of the files are, and the age that is shown is that of the last
+/// entry.
+#[test]
+fn old_files_are_kept_and_the_last_entry_tells_the_age() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let dir = machine.sessions().remove(0);
+    let files = || {
+        let mut files: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    for path in before.iter().chain([&dir]) {
+        fs::File::open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    machine.run(&["sessions"]).did(&[&format!("{id}       now")]);
+    machine.run(&["exec", "another session"]).did(&["one"]);
+    machine.run(&["doctor"]).did(&["2, 0 running"]);
+    assert_eq!(files(), before);
+    assert_eq!(machine.sessions().len(), 2);
+}
+
 /// L04: what is lost is said with its place; a repair keeps the rest and the old bytes, and the session goes on.
 #[test]
 fn a_damaged_session_is_explained_and_repaired() {
@@ -387,6 +520,31 @@ fn a_damaged_session_is_explained_and_repaired() {
     assert!(damaged.starts_with(&fs::read_to_string(kept).unwrap()));
     machine.run(&["rewind", &id, "--turn", "1"]).did(&["at the end of turn 1"]);
     machine.run(&["exec", "--session", &id, "on"]).did(&["two"]);
+}
+
+/// L04: the last number that an entry can have ends a session's writing, and no command that reads it.
+#[test]
+fn the_highest_number_is_read_by_every_command() {
+    let machine = Machine::new();
+    let id = machine.three_turns();
+    let file = machine.sessions()[0].join("0001.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<Vec<u8>> = text.split_inclusive('\n').map(|line| line.as_bytes().to_vec()).collect();
+    let place = lines.len() - 3;
+    let entry = line::decode(lines[place].strip_suffix(b"\n").unwrap()).unwrap();
+    lines[place] = line::encode(&Entry { seq: u64::MAX, ..entry }).unwrap();
+    fs::write(&file, lines.concat()).unwrap();
+    for arguments in [
+        vec!["sessions"],
+        vec!["plan", &id],
+        vec!["history", &id],
+        vec!["history", &id, "--cache"],
+        vec!["undo", &id, "--list"],
+    ] {
+        let ran = machine.run(&arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.err);
+    }
+    machine.run(&["exec", "--session", &id, "on"]).failed(65, &["read-only"]);
 }
 
 /// L04: a session whose header is lost ends with 65 and is mended.

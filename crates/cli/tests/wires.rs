@@ -598,7 +598,7 @@ async fn proxies_of_the_environment_are_used_but_never_for_this_machine() {
     assert_eq!(proxy.received().len(), before, "NO_PROXY is obeyed");
 }
 
-/// A key and the value of a header are sent, and stand nowhere else: not in the log, not in what is printed, whether the
+/// D20: a key and the value of a header are sent, and stand nowhere else: not in the log, not in what is printed, whether the
 /// answer is one, an error that quotes them, or an error inside an answer that began.
 #[tokio::test]
 async fn keys_are_never_logged_nor_shown() {

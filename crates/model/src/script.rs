@@ -4,6 +4,8 @@
 //! holds, so a resumed session goes on where it was. Only failures are counted in memory, since a failed attempt leaves no
 //! trace in a request. The format is described in `docs/script-model.md`.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,8 +61,8 @@ struct Attempts {
 impl ScriptModel {
     /// Reads a script from a file. The model's name is `script:` and the path as given.
     pub fn from_file(path: &Path) -> Result<Self, ScriptError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
+        let text =
+            text_of(path).map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
         ScriptModel::from_json(format!("script:{}", path.display()), &text)
     }
 
@@ -106,8 +108,25 @@ impl ScriptModel {
     }
 }
 
+/// The longest script that is read, in bytes.
+const LONGEST: u64 = 64 << 20;
+
+/// The text of a script, which has an end.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {} MiB", LONGEST >> 20),
+        ));
+    }
+    Ok(text)
+}
+
 /// A script cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScriptError {
     /// The file cannot be read.
     #[error("the script `{path}` cannot be read: {source}", path = path.display())]
@@ -118,9 +137,7 @@ pub enum ScriptError {
         source: std::io::Error,
     },
     /// The text is no script. The source names line and column.
-    #[error(
-        "`{script}` is not a script of answers: {source} (the format is described in docs/script-model.md)"
-    )]
+    #[error("`{script}` is not a script of answers: {source}")]
     Malformed {
         /// The script's name.
         script: String,

@@ -155,6 +155,7 @@ pub enum TextCallRule {
 
 /// The settings cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SettingsError {
     /// The address is none.
     #[error("base_url `{url}` of provider `{provider}` is not an http or https address: {why}")]

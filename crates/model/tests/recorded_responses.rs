@@ -33,13 +33,14 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
     };
     let (mut text, mut reasoning, mut all) = (String::new(), String::new(), String::new());
     let (mut calls, mut kinds) = (Vec::new(), Vec::new());
-    let (mut opaque, mut envelopes) = (0, 0);
+    let (mut opaque, mut envelopes, mut tied) = (0, 0, 0);
     for content in &attempt.content {
         match content {
             Content::Text { text: piece } => {
                 text.push_str(piece);
                 all.push_str(piece);
                 kinds.push("message".to_owned());
+                tied += usize::from(opaque > 0);
             }
             Content::Reasoning { text: piece, opaque: item } => {
                 reasoning.push_str(piece);
@@ -54,7 +55,9 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
                 all.push_str(&format!("[{}]", call.name));
                 kinds.push("function_call".to_owned());
             }
-            Content::Opaque { raw } if field(raw, "type") == "message" => envelopes += 1,
+            Content::Opaque { raw } if field(raw, "type") == "message" => {
+                envelopes += usize::from(!field(raw, "id").is_null());
+            }
             Content::Opaque { raw } => kinds.push(field(raw, "type").as_str().unwrap().to_owned()),
         }
     }
@@ -76,11 +79,7 @@ fn differences(entry: &Value, attempt: &Attempt, shown: &str) -> Vec<String> {
         blocks.retain(|kind| kind != "reasoning");
     }
     compare("the order of blocks", format!("{kinds:?}"), format!("{blocks:?}"));
-    compare(
-        "messages",
-        envelopes.to_string(),
-        blocks.iter().filter(|kind| *kind == "message").count().to_string(),
-    );
+    compare("messages tied to reasoning", envelopes.to_string(), tied.to_string());
     compare(
         "encrypted reasoning",
         opaque.to_string(),

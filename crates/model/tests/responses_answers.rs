@@ -81,6 +81,22 @@ fn failure(attempt: &Attempt) -> (ErrorClass, &str) {
     }
 }
 
+/// An id ties an item to the encrypted reasoning before it, and is worth its bytes in the log only there.
+#[test]
+fn an_id_that_ties_nothing_is_not_kept() {
+    let mut said = message("Now I look.");
+    said["id"] = json!("msg_1");
+    said["status"] = json!("completed");
+    let mut phased = said.clone();
+    phased["phase"] = json!("commentary");
+    let mut own = function("call_1", "{}");
+    own["id"] = json!("fc_1");
+    let (attempt, _) = stream(&[done(0, said), done(1, phased), done(2, own), completed()]);
+    let phase = Content::Opaque { raw: r#"{"phase":"commentary","type":"message"}"#.to_owned() };
+    let expected = [text("Now I look."), phase, text("Now I look."), call("call_1", "{}")];
+    assert_eq!(attempt.content, expected);
+}
+
 #[test]
 fn all_kinds_of_items_come_out_in_order() {
     let reasoning = json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": [

@@ -581,6 +581,16 @@ pub struct Grant {
     pub scope: String,
 }
 
+impl Grant {
+    /// The scope of a permission for one call alone.
+    pub const ONCE: &str = "once";
+
+    /// Whether it allows calls other than the one that it was given for.
+    pub fn lasts(&self) -> bool {
+        self.scope != Grant::ONCE
+    }
+}
+
 /// A compaction was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {

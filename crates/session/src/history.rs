@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::Item;
 use crate::ids::{Seq, SessionId};
 use crate::message::Image;
 use crate::plan::Plan;
@@ -77,6 +78,9 @@ pub enum HistoryMessage {
         images: Vec<Image>,
         /// Whether the call failed, was denied or interrupted.
         is_error: bool,
+        /// Whether the call has no result yet: it runs, or what ran it has ended. No model is ever sent this.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_open: bool,
     },
 }
 
@@ -105,9 +109,16 @@ impl History {
             carried: state.plan.carried,
             system: request.system.to_owned(),
             tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
-            messages: request.messages.iter().map(HistoryMessage::of).collect(),
+            messages: messages(state, &request.messages),
         }
     }
+}
+
+/// The messages of a request. Its results are those of all calls, in order.
+fn messages(state: &SessionState, messages: &[Message<'_>]) -> Vec<HistoryMessage> {
+    let steps = state.history.iter().filter_map(Item::as_step);
+    let mut open = steps.flat_map(|step| step.results.iter().map(Option::is_none));
+    messages.iter().map(|message| HistoryMessage::of(message, &mut open)).collect()
 }
 
 fn images(pictures: &[Picture<'_>]) -> Vec<Image> {
@@ -115,7 +126,7 @@ fn images(pictures: &[Picture<'_>]) -> Vec<Image> {
 }
 
 impl HistoryMessage {
-    fn of(message: &Message<'_>) -> Self {
+    fn of(message: &Message<'_>, mut open: impl Iterator<Item = bool>) -> Self {
         match message {
             Message::User { text, pictures } => {
                 HistoryMessage::User { text: text.to_string(), images: images(pictures) }
@@ -127,6 +138,7 @@ impl HistoryMessage {
                 text: text.to_string(),
                 images: images(pictures),
                 is_error: *is_error,
+                is_open: open.next().unwrap_or(false),
             },
         }
     }

@@ -9,6 +9,8 @@
 //! The newline that follows is the commit mark: what has none was never written. A line never holds a raw newline,
 //! since JSON escapes it inside strings.
 
+mod long;
+
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
@@ -82,8 +84,10 @@ pub(crate) fn sealed<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Er
     Ok(line)
 }
 
-/// Says whether a line, given without its newline, is what it was when it was sealed.
+/// Says whether a line, given without its newline, is what it was when it was sealed. A carriage return before the newline,
+/// which editors and transfers put there, is none of it.
 pub(crate) fn check_seal(line: &[u8]) -> Result<(), LineFault> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let covered = line.len().checked_sub(CRC_TAIL).ok_or(LineFault::NoChecksum)?;
     let (covered, tail) = line.split_at(covered);
     let found = tail
@@ -106,7 +110,11 @@ pub(crate) fn check_seal(line: &[u8]) -> Result<(), LineFault> {
 pub fn decode(line: &[u8]) -> Result<Entry, LineFault> {
     check_seal(line)?;
     let text = std::str::from_utf8(line).map_err(|error| LineFault::NotAnEntry(error.to_string()))?;
-    parse(&clean_surrogates(text)).map_err(|error| LineFault::NotAnEntry(error.to_string()))
+    let text = clean_surrogates(text);
+    match long::parse_long(&text) {
+        Some(entry) => Ok(entry),
+        None => parse(&text).map_err(|error| LineFault::NotAnEntry(error.to_string())),
+    }
 }
 
 #[derive(Deserialize)]
@@ -159,7 +167,7 @@ fn answer_of(body: &mut Body) -> Option<&mut Seq> {
 }
 
 fn write_fields(line: &mut Vec<u8>, seq: Seq, body: &Body) -> Result<(), serde_json::Error> {
-    let is_before = |answer: Seq| answer.checked_add(1) == Some(seq);
+    let opening = line.len();
     match body {
         Body::Session(fields) => append_object(line, fields),
         Body::World(fields) => append_object(line, fields),
@@ -167,14 +175,16 @@ fn write_fields(line: &mut Vec<u8>, seq: Seq, body: &Body) -> Result<(), serde_j
         Body::Model(fields) => append_object(line, fields),
         Body::UserPrompt(fields) => append_object(line, fields),
         Body::Answer(fields) => append_object(line, fields),
-        Body::ToolIntent(fields) if is_before(fields.answer) => {
-            append_object(line, &ToolIntent { answer: form::entry_before(), ..fields.clone() })
+        Body::ToolIntent(fields) => {
+            append_object(line, fields)?;
+            leave_out_answer_before(line, opening, seq, fields.answer);
+            Ok(())
         }
-        Body::ToolIntent(fields) => append_object(line, fields),
-        Body::ToolResult(fields) if is_before(fields.answer) => {
-            append_object(line, &ToolResult { answer: form::entry_before(), ..fields.clone() })
+        Body::ToolResult(fields) => {
+            append_object(line, fields)?;
+            leave_out_answer_before(line, opening, seq, fields.answer);
+            Ok(())
         }
-        Body::ToolResult(fields) => append_object(line, fields),
         Body::Notice(fields) => append_object(line, fields),
         Body::Inbox(fields) => append_object(line, fields),
         Body::Grant(fields) => append_object(line, fields),
@@ -202,6 +212,14 @@ fn append_object<T: Serialize>(line: &mut Vec<u8>, fields: &T) -> Result<(), ser
     line[opening] = b',';
     line.pop();
     Ok(())
+}
+
+/// Takes the answer from a line's fields, of which it is the first, if it stands directly before.
+fn leave_out_answer_before(line: &mut Vec<u8>, opening: usize, seq: Seq, answer: Seq) {
+    let field = format!(",\"answer\":{answer}");
+    if answer.checked_add(1) == Some(seq) && line[opening..].starts_with(field.as_bytes()) {
+        line.drain(opening..opening + field.len());
+    }
 }
 
 fn read_fields(kind: &str, must: bool, text: &str) -> Result<Body, serde_json::Error> {

@@ -53,7 +53,7 @@ pub use export::{ExportError, Exported, export, new_export_file};
 #[cfg(any(test, feature = "faults"))]
 pub use file::Fault;
 pub use fork::{ForkError, Forked, fork};
-pub use import::{ImportError, import};
+pub use import::{ImportError, Imported, import};
 pub use inbox::{LeaveError, MESSAGE_BYTES, Taken, leave_message, waiting_messages};
 pub use listing::{SessionSummary, latest, list, list_trash, summarise};
 pub use lock::Holder;
@@ -105,6 +105,7 @@ pub struct Log {
 
 /// Why an entry could not be written. It is kept and will be written before any other.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AppendError {
     /// The file could not be written.
     #[error("cannot write the session log {}: {source}", path.display())]
@@ -190,9 +191,9 @@ impl Log {
             segment: 1,
             durability,
             file,
-            state: fold(&entries),
-            unwritten: VecDeque::new(),
             next_seq: after(&entries, 1),
+            state: fold(entries),
+            unwritten: VecDeque::new(),
             told_time: None,
             unsynced_dirs: new_names,
             _lock: lock,
@@ -389,8 +390,8 @@ impl Log {
         self.unsynced_dirs = vec![self.dir.clone()];
         self.told_time = None;
         self.segment = segment;
-        self.state = fold(&entries);
         self.next_seq = after(&entries, self.next_seq);
+        self.state = fold(entries);
         Ok(())
     }
 
@@ -441,7 +442,7 @@ impl Log {
                 source,
             })?;
             if let Some(entry) = self.unwritten.pop_front() {
-                self.state.apply(&entry);
+                self.state.take(entry);
             }
         }
         Ok(())
@@ -488,9 +489,9 @@ fn after(entries: &[Entry], otherwise: Seq) -> Seq {
     entries.last().map_or(otherwise, |entry| entry.seq + 1)
 }
 
-fn fold(entries: &[Entry]) -> SessionState {
+fn fold(entries: Vec<Entry>) -> SessionState {
     let mut state = SessionState::default();
-    entries.iter().for_each(|entry| state.apply(entry));
+    entries.into_iter().for_each(|entry| state.take(entry));
     state
 }
 
@@ -576,5 +577,7 @@ fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn new_dirs(dir: &Path) -> Vec<PathBuf> {
     let is_missing = |path: &&Path| !path.exists();
     let missing = dir.ancestors().take_while(is_missing);
-    std::iter::once(dir).chain(missing.filter_map(Path::parent)).map(Path::to_owned).collect()
+    // What a relative path begins in has no name there.
+    let named = |dir: &Path| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir.to_owned() };
+    std::iter::once(dir).chain(missing.filter_map(Path::parent)).map(named).collect()
 }

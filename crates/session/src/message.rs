@@ -346,6 +346,13 @@ pub struct ReferencedFile {
     pub hash: Option<ContentHash>,
 }
 
+impl ReferencedFile {
+    /// A file by its canonical absolute path, with these bytes.
+    pub fn of(path: impl Into<std::path::PathBuf>, bytes: &[u8]) -> Self {
+        ReferencedFile { path: FilePath(path.into()), hash: Some(ContentHash::of(bytes)) }
+    }
+}
+
 /// A file that a tool made or changed, so that it can be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
@@ -439,6 +446,11 @@ impl ContentHash {
     /// The 64 digits.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it is one. A log may hold any text in its place, such as a path.
+    pub fn is_hash(&self) -> bool {
+        self.0.len() == 64 && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 }
 

@@ -128,6 +128,11 @@ pub struct Counted {
 impl SessionState {
     /// Applies one entry.
     pub fn apply(&mut self, entry: &Entry) {
+        self.take(entry.clone());
+    }
+
+    /// Applies one entry that nobody needs any more, so that its texts are moved and not copied.
+    pub(crate) fn take(&mut self, entry: Entry) {
         self.last_seq = self.last_seq.max(entry.seq);
         if let Some(what) = unknown_that_matters(&entry.body) {
             self.must = Some(what);
@@ -136,8 +141,8 @@ impl SessionState {
             self.must = Some("the last number that an entry can have".to_owned());
         }
         match entry.lane {
-            Lane::Main => self.apply_main(entry),
-            Lane::Worker(_) => self.apply_worker(&entry.body),
+            Lane::Main => self.take_main(entry.seq, entry.body),
+            Lane::Worker(_) => self.take_worker(&entry.body),
         }
     }
 
@@ -243,17 +248,17 @@ impl SessionState {
         self.world.as_ref().is_some_and(|world| world.cwd != self.told.cwd)
     }
 
-    fn apply_main(&mut self, entry: &Entry) {
-        match &entry.body {
-            Body::Session(header) => self.enter_segment(entry.seq, header),
+    fn take_main(&mut self, seq: Seq, body: Body) {
+        match body {
+            Body::Session(header) => self.enter_segment(seq, header),
             Body::World(world) => {
                 self.enter_world(world);
-                self.mark_beginning(entry.seq);
+                self.mark_beginning(seq);
             }
             Body::Checkpoint(checkpoint) => {
-                self.restore(checkpoint);
+                self.restore(*checkpoint);
                 self.borders.clear();
-                self.mark_closed(entry.seq);
+                self.mark_closed(seq);
             }
             Body::Model(model) => {
                 self.first_window.get_or_insert(model.context_window);
@@ -262,56 +267,57 @@ impl SessionState {
                     // Another tokeniser, another layout.
                     self.counted = None;
                 }
-                self.model = Some(model.clone());
-                self.mark_beginning(entry.seq);
+                self.model = Some(model);
+                self.mark_beginning(seq);
             }
             Body::UserPrompt(prompt) => self.hear(prompt),
-            Body::Answer(answer) => self.answered(entry.seq, answer),
+            Body::Answer(answer) => self.answered(seq, answer),
             Body::ToolIntent(intent) => {
                 self.last_job = self.last_job.max(intent.job.as_ref().map_or(0, |job| job.number));
-                self.running.insert(intent.call_ref(), intent.clone());
+                self.running.insert(intent.call_ref(), intent);
             }
             Body::ToolResult(result) => self.ended(result),
             Body::Notice(notice) => {
                 let opens_segment =
-                    self.borders.last().is_some_and(|border| border.seq.checked_add(1) == Some(entry.seq));
+                    self.borders.last().is_some_and(|border| border.seq.checked_add(1) == Some(seq));
+                let is_carried = notice.about == NoticeKind::PlanCarried;
                 self.noticed(notice);
-                if opens_segment && notice.about == NoticeKind::PlanCarried {
-                    self.mark_closed(entry.seq);
+                if opens_segment && is_carried {
+                    self.mark_closed(seq);
                 }
             }
             Body::Inbox(message) => {
                 self.end_job(&message.id);
                 if self.inbox_ids.insert(message.id.clone()) {
-                    self.inbox.push(message.clone());
+                    self.inbox.push(message);
                 }
             }
-            Body::Grant(grant) => self.grants.push(grant.clone()),
-            Body::Compaction(compaction) => self.compacted(compaction),
+            Body::Grant(grant) => self.grants.push(grant),
+            Body::Compaction(compaction) => self.compacted(&compaction),
             Body::ReasoningRefused(_) => self.history.iter_mut().for_each(Item::unbind),
-            Body::Rewind(rewind) => self.rewound(entry.seq, rewind),
+            Body::Rewind(rewind) => self.rewound(seq, &rewind),
             Body::TurnEnd(_) => {
                 self.turn_is_open = false;
-                self.mark_closed(entry.seq);
+                self.mark_closed(seq);
             }
             Body::Lost(_) | Body::Unknown(_) => {}
         }
     }
 
     /// A worker's conversation costs what it costs and changes nothing else.
-    fn apply_worker(&mut self, body: &Body) {
+    fn take_worker(&mut self, body: &Body) {
         if let Body::Answer(answer) = body {
             self.count_answer(answer);
         }
     }
 
-    fn enter_segment(&mut self, seq: Seq, header: &SessionHeader) {
+    fn enter_segment(&mut self, seq: Seq, header: SessionHeader) {
         // One within a segment says which format follows (see `docs/session-log.md`).
         if self.header.as_ref().is_none_or(|before| before.segment != header.segment) {
             self.goes_on_from = seq.saturating_sub(1);
             self.has_checkpoint = false;
         }
-        self.header = Some(header.clone());
+        self.header = Some(header);
     }
 
     /// Before anything is said the session can go back to nothing.
@@ -327,7 +333,7 @@ impl SessionState {
         }
     }
 
-    fn enter_world(&mut self, world: &World) {
+    fn enter_world(&mut self, world: World) {
         self.told = Told {
             date: world.date.clone(),
             instructions: world
@@ -340,11 +346,10 @@ impl SessionState {
                 .collect(),
             cwd: world.cwd.clone(),
         };
-        self.world = Some(world.clone());
+        self.world = Some(world);
     }
 
-    fn restore(&mut self, checkpoint: &Checkpoint) {
-        let kept = checkpoint.clone();
+    fn restore(&mut self, kept: Checkpoint) {
         self.has_checkpoint = true;
         self.history = kept.history;
         self.plan = PlanInView { carried: !kept.plan.items.is_empty(), plan: kept.plan, resends: 0 };
@@ -383,7 +388,7 @@ impl SessionState {
         self.last_request = None;
     }
 
-    fn hear(&mut self, prompt: &UserPrompt) {
+    fn hear(&mut self, prompt: UserPrompt) {
         if let Some(id) = &prompt.inbox {
             self.delivered(id);
         }
@@ -391,7 +396,7 @@ impl SessionState {
         if self.title.is_empty() {
             self.title = excerpt(&prompt.text);
         }
-        self.history.push(Item::Prompt { text: prompt.text.clone(), images: prompt.images.clone() });
+        self.history.push(Item::Prompt { text: prompt.text, images: prompt.images });
     }
 
     fn delivered(&mut self, id: &str) {
@@ -421,28 +426,29 @@ impl SessionState {
         }
     }
 
-    fn answered(&mut self, seq: Seq, answer: &Answer) {
-        self.count_answer(answer);
+    fn answered(&mut self, seq: Seq, answer: Answer) {
+        self.count_answer(&answer);
         if answer.request.is_some() {
             self.last_request.clone_from(&answer.request);
         }
         if answer.ended == Ended::Complete {
-            self.count_request(answer);
+            self.count_request(&answer);
         }
+        let model = answer.made_by(self.model.as_ref()).to_owned();
+        let words = excerpt(&answer.text());
+        let is_complete = answer.ended == Ended::Complete;
         let content = match answer.ended {
-            Ended::Complete => answer.content.clone(),
-            Ended::Cancelled => text_only(&answer.content),
+            Ended::Complete => answer.content,
+            Ended::Cancelled => text_only(answer.content),
             Ended::Failed { .. } => return,
         };
-        let model = answer.made_by(self.model.as_ref()).to_owned();
         let step = Step::new(seq, model, content);
         if !step.results.is_empty() {
             self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
         }
-        if answer.ended == Ended::Complete {
+        if is_complete {
             self.steps = self.steps.saturating_add(1);
         }
-        let words = excerpt(&answer.text());
         if !words.is_empty() {
             self.last_words = words;
         }
@@ -478,22 +484,20 @@ impl SessionState {
     }
 
     /// Takes in a result. The first result of a call counts; any later one changes nothing.
-    fn ended(&mut self, result: &ToolResult) {
-        self.run_on(result);
+    fn ended(&mut self, result: ToolResult) {
+        self.run_on(&result);
         let Some(step) = self.step_mut(result.answer) else {
             self.ended_without_call(result);
             return;
         };
         let call = step.call_at(result.call).cloned();
-        let (Some(call), Some(slot @ None)) = (call, step.results.get_mut(result.call as usize)) else {
+        let (Some(call), Some(None)) = (call, step.results.get(result.call as usize)) else {
             return;
         };
-        *slot = Some(result.clone());
-        let is_closed = step.results.iter().all(Option::is_some);
-        self.count_result(result);
-        self.count_failures(&call, result);
-        self.idleness.result(self.called(&call), result);
-        let written = accepted_plan(&call, result);
+        self.count_result(&result);
+        self.count_failures(&call, &result);
+        self.idleness.result(self.called(&call), &result);
+        let written = accepted_plan(&call, &result);
         let is_written = written.is_some();
         if let Some(plan) = written {
             self.write_plan(result.call_ref(), plan);
@@ -502,9 +506,21 @@ impl SessionState {
         if self.last_step_with_calls() == Some(result.answer) {
             self.attention.result(is_written, self.plan.plan.has_unfinished());
         }
-        self.remember_files(result);
-        if is_closed {
-            self.touch_files_of_step(result.answer);
+        self.remember_files(&result);
+        self.close_call(result);
+    }
+
+    /// Puts a result with its call.
+    fn close_call(&mut self, result: ToolResult) {
+        let Some(step) = self.step_mut(result.answer) else { return };
+        if let Some(slot) = step.results.get_mut(result.call as usize) {
+            *slot = Some(result);
+        }
+        // Recency goes by the order of the calls, whichever ended first, so it is settled when the last has ended.
+        if step.results.iter().all(Option::is_some) {
+            let touched: Vec<ReferencedFile> =
+                step.results.iter().flatten().flat_map(touched).cloned().collect();
+            self.touch_files(&touched);
         }
     }
 
@@ -527,19 +543,19 @@ impl SessionState {
     }
 
     /// Takes in a result whose call is lost. What it says of itself still holds.
-    fn ended_without_call(&mut self, result: &ToolResult) {
+    fn ended_without_call(&mut self, result: ToolResult) {
         let is_known =
             |item: &Item| matches!(item, Item::Orphan(known) if known.call_ref() == result.call_ref());
         if self.history.iter().any(is_known) {
             return;
         }
-        self.count_result(result);
+        self.count_result(&result);
         if let (Outcome::Ok, Some(plan)) = (result.outcome, &result.plan) {
             self.write_plan(result.call_ref(), plan.clone());
         }
-        self.remember_files(result);
-        self.touch_files(result);
-        self.history.push(Item::Orphan(result.clone()));
+        self.remember_files(&result);
+        self.touch_files(touched(&result));
+        self.history.push(Item::Orphan(result));
     }
 
     fn last_step_with_calls(&self) -> Option<Seq> {
@@ -609,10 +625,7 @@ impl SessionState {
 
     /// What the model has seen of a file holds from the moment the call ended.
     fn remember_files(&mut self, result: &ToolResult) {
-        if result.outcome != Outcome::Ok {
-            return;
-        }
-        for file in &result.referenced_files {
+        for file in touched(result) {
             if let Some(hash) = &file.hash {
                 let path = self.whole_path(&file.path);
                 self.told_files.remove(&path);
@@ -621,29 +634,16 @@ impl SessionState {
         }
     }
 
-    fn touch_files(&mut self, result: &ToolResult) {
-        if result.outcome == Outcome::Ok {
-            for file in &result.referenced_files {
-                let path = self.whole_path(&file.path);
-                self.recent_files.touch(ReferencedFile { path, hash: file.hash.clone() });
-            }
+    fn touch_files(&mut self, files: &[ReferencedFile]) {
+        for file in files {
+            let path = self.whole_path(&file.path);
+            self.recent_files.touch(ReferencedFile { path, hash: file.hash.clone() });
         }
     }
 
     /// Results name files below the workspace from there.
     fn whole_path(&self, path: &FilePath) -> FilePath {
         self.header.as_ref().map_or_else(|| path.clone(), |header| path.seen_from(&header.cwd))
-    }
-
-    /// Recency goes by the order of the calls, whichever ended first, so it is settled when the last has ended.
-    fn touch_files_of_step(&mut self, answer: Seq) {
-        let results: Vec<ToolResult> = self
-            .step_mut(answer)
-            .map(|step| step.results.iter().flatten().cloned().collect())
-            .unwrap_or_default();
-        for result in &results {
-            self.touch_files(result);
-        }
     }
 
     /// What was known of files below the directory before is known of those below the new one.
@@ -666,21 +666,20 @@ impl SessionState {
         }
     }
 
-    fn noticed(&mut self, notice: &Notice) {
-        match &notice.about {
+    fn noticed(&mut self, notice: Notice) {
+        match notice.about {
             NoticeKind::Reminder => self.attention.reminded(),
             NoticeKind::Notification { inbox } => {
-                self.end_job(inbox);
-                self.delivered(inbox);
+                self.end_job(&inbox);
+                self.delivered(&inbox);
                 self.open_turn();
             }
-            NoticeKind::Date { date } => self.told.date.clone_from(date),
-            NoticeKind::Instructions { files } => self.told.instructions.clone_from(files),
+            NoticeKind::Date { date } => self.told.date = date,
+            NoticeKind::Instructions { files } => self.told.instructions = files,
             NoticeKind::FilesChanged { files } => {
-                let marks = files.iter().map(|file| (file.path.clone(), file.hash.clone()));
-                self.told_files.extend(marks);
+                self.told_files.extend(files.into_iter().map(|file| (file.path, file.hash)));
             }
-            NoticeKind::Moved { cwd } => self.moved(cwd),
+            NoticeKind::Moved { cwd } => self.moved(&cwd),
             NoticeKind::PlanCarried
             | NoticeKind::Interceptor
             | NoticeKind::Continuation
@@ -688,8 +687,13 @@ impl SessionState {
             | NoticeKind::TextCall
             | NoticeKind::Compaction => {}
         }
-        self.history.push(Item::Notice { text: notice.text.clone() });
+        self.history.push(Item::Notice { text: notice.text });
     }
+}
+
+/// The files that a result declares; a call that failed declares none.
+fn touched(result: &ToolResult) -> &[ReferencedFile] {
+    if result.outcome == Outcome::Ok { &result.referenced_files } else { &[] }
 }
 
 /// A call that has no result.
@@ -738,9 +742,9 @@ fn unknown_that_matters(body: &Body) -> Option<String> {
     }
 }
 
-fn text_only(content: &[Content]) -> Vec<Content> {
-    let is_text = |block: &&Content| matches!(block, Content::Text { text } if !text.trim().is_empty());
-    content.iter().filter(is_text).cloned().collect()
+fn text_only(mut content: Vec<Content>) -> Vec<Content> {
+    content.retain(|block| matches!(block, Content::Text { text } if !text.trim().is_empty()));
+    content
 }
 
 fn excerpt(text: &str) -> String {

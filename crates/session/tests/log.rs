@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,7 +19,7 @@ use mainstay_session::entry::{
 };
 use mainstay_session::line::{self, LineFault};
 use mainstay_session::log::{
-    AppendError, DamageKind, Durability, Fault, Log, OpenError, ReadError, entries, list, read,
+    AppendError, DamageKind, Durability, Fault, Log, OpenError, ReadError, RewindTo, entries, list, read,
 };
 use mainstay_session::state::SessionState;
 use proptest::prelude::*;
@@ -610,6 +610,19 @@ fn a_spilled_text_is_kept_once() {
     let folder = log.spill().folder().to_owned();
     assert_eq!(folder, log.dir().join("spill"));
     assert_eq!(log.spill().load(&hash).unwrap(), b"a long text");
+    // What a log names need not be a hash, and must not lead elsewhere.
+    let elsewhere = [
+        format!("../spill/{}", hash.as_str()),
+        log.spill().path(&hash).display().to_string(),
+        "../lock".into(),
+    ];
+    for name in elsewhere {
+        let found = log
+            .spill()
+            .load(&mainstay_session::message::ContentHash(name.clone()))
+            .map_err(|error| error.kind());
+        assert_eq!(found, Err(std::io::ErrorKind::NotFound), "{name}");
+    }
     assert_eq!(fs::read(folder.join(hash.as_str())).unwrap(), b"a long text");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     assert_eq!(fs::metadata(folder.join(hash.as_str())).unwrap().permissions().mode() & 0o777, 0o600);
@@ -673,6 +686,44 @@ fn a_list_says_what_each_session_is() {
     assert_eq!((find(7).title.as_str(), find(7).turns), ("compact me", 1));
     assert!(find(7).has_prompt && !find(7).is_interrupted);
     assert_eq!(list(&home.path().join("none")).unwrap(), Vec::new());
+}
+
+/// D08: a list reads the head and the tail of a log. Between them is a hole that nobody would wait for.
+#[test]
+fn a_list_reads_no_more_than_head_and_tail() {
+    const HOLE: u64 = 1 << 40;
+    let home = temp_dir();
+    let mut log = create(home.path(), 1);
+    log.append(prompt("Fix the bug"), now()).unwrap();
+    let head = fs::metadata(segment(log.dir(), 1)).unwrap().len();
+    log.append(answer(vec![text("Done.")]), now()).unwrap();
+    let end = log.state().turn_end(StopReason::EndTurn, None);
+    log.append(Body::TurnEnd(end), now()).unwrap();
+    let path = segment(log.dir(), 1);
+    drop(log);
+    let tail = fs::read(&path).unwrap().split_off(usize::try_from(head).unwrap());
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    // Not every file system has holes of this size.
+    if file.set_len(HOLE).is_err() {
+        return;
+    }
+    file.write_all_at(&[b"\n", tail.as_slice()].concat(), HOLE).unwrap();
+    let found = list(home.path()).unwrap().remove(0);
+    let shown = (found.title.as_str(), found.last_words.as_str(), found.turns, found.has_prompt);
+    assert_eq!(shown, ("Fix the bug", "Done.", 1, true));
+}
+
+/// D15: a session that went back before its first turn is no stub: its user spoke to it, and can return to that.
+#[test]
+fn a_session_that_went_back_to_its_beginning_is_real() {
+    let home = temp_dir();
+    let mut log = create(home.path(), 1);
+    log.append(prompt("Fix the bug"), now()).unwrap();
+    let end = log.state().turn_end(StopReason::EndTurn, None);
+    log.append(Body::TurnEnd(end), now()).unwrap();
+    log.rewind(RewindTo::Turn(0), now()).unwrap();
+    let found = list(home.path()).unwrap().remove(0);
+    assert_eq!((found.has_prompt, found.turns, found.title.as_str()), (true, 0, ""));
 }
 
 fn any_entry() -> impl Strategy<Value = Entry> {

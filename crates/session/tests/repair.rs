@@ -77,10 +77,9 @@ fn damage_anywhere_is_said_and_repaired() {
                 let what = format!("line {} of segment {segment} {how}", place + 1);
                 write(&dir, segment, &damaged);
                 let is_last = segment == 2 && place + 1 == count;
-                let is_first = segment == 1 && place == 0;
                 let found = inspect(&dir).unwrap();
-                // A last line that is gone cannot be missed, nor can a first one.
-                let unseen = how == "gone" && (is_last || is_first);
+                // A last line that is gone cannot be missed.
+                let unseen = how == "gone" && is_last;
                 assert_eq!(found.is_sound(), unseen, "{what}: {:?}", found.damage);
                 let good = good_lines(&dir);
                 let old = fs::read(dir.join(format!("{segment:04}.jsonl"))).unwrap();
@@ -110,6 +109,49 @@ fn damage_anywhere_is_said_and_repaired() {
             }
         }
     }
+}
+
+/// L04: good lines that stand behind later ones are put where their numbers say, a header among them, so that nothing is
+/// lost by their having been moved.
+#[test]
+fn lines_that_were_moved_are_put_back() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let state = read(&dir).unwrap().0;
+    let whole = [lines(&dir, 1), lines(&dir, 2)];
+    for segment in [1u32, 2] {
+        let lines = &whole[segment as usize - 1];
+        for place in 1..lines.len() {
+            let mut moved = lines.clone();
+            moved.swap(place - 1, place);
+            write(&dir, segment, &moved);
+            let what = format!("line {place} of segment {segment} behind the next");
+            assert!(!inspect(&dir).unwrap().is_sound(), "{what}");
+            let done = repair(&dir, &session_id(1), now()).unwrap();
+            assert_eq!((done.segments.len(), done.lost, done.headers), (1, 0, 0), "{what}");
+            assert_eq!(fs::read(dir.join(format!("{segment:04}.jsonl"))).unwrap(), lines.concat(), "{what}");
+            assert!(read(&dir).unwrap().0 == state, "{what}");
+            fs::remove_file(&done.segments[0].1).unwrap();
+        }
+    }
+}
+
+/// L04: an editor or a transfer that ended every line with a carriage return has damaged nothing.
+#[test]
+fn carriage_returns_are_passed_over() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let state = read(&dir).unwrap().0;
+    for segment in [1, 2] {
+        let path = dir.join(format!("{segment:04}.jsonl"));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace('\n', "\r\n")).unwrap();
+    }
+    assert!(inspect(&dir).unwrap().is_sound());
+    let (mut log, opening) = Log::open(&dir, Durability::Relaxed, now()).unwrap();
+    assert_eq!((log.state() == &state, opening.damage), (true, Vec::new()));
+    log.append(prompt("on"), now()).unwrap();
+    assert_eq!(read(&dir).unwrap().0, *log.state());
 }
 
 /// L04: a session without a readable header goes on after a repair, with all the rest.

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Session, answer, call, now, ok, prompt, temp_dir, text};
+use mainstay_session::entry::{Body, Grant};
 use mainstay_session::log::{
     ExportError, ImportError, ReadError, export, import, list, read, remove, restore, search, session_dir,
 };
@@ -48,12 +49,33 @@ fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// What was permitted elsewhere, or is only said to have been, allows nothing here: neither an entry nor a checkpoint does.
+#[test]
+fn an_import_brings_no_permission_along() {
+    let (here, there) = (temp_dir(), temp_dir());
+    let mut session = session(here.path());
+    let grant = |pattern: &str, scope: &str| {
+        Body::Grant(Grant { tool: "bash".to_owned(), pattern: pattern.to_owned(), scope: scope.to_owned() })
+    };
+    session.append(grant("*", "session"));
+    session.append(grant("true", "once"));
+    session.next_segment(1);
+    session.append(grant("make", "project"));
+    let imported = import(there.path(), &mut exported(session.log.dir(), false).as_slice()).unwrap();
+    let given = ["*", "make"].map(|pattern| ("bash".to_owned(), pattern.to_owned()));
+    assert_eq!(imported.grants, given);
+    let (state, opening) = read(&session_dir(there.path(), &imported.id)).unwrap();
+    let mut expected = session.state().clone();
+    expected.grants.iter_mut().for_each(|grant| grant.scope = Grant::ONCE.to_owned());
+    assert_eq!((state == expected, opening.damage), (true, Vec::new()));
+}
+
 #[test]
 fn an_import_is_the_session_byte_for_byte() {
     let (here, there) = (temp_dir(), temp_dir());
     let session = session(here.path());
     let bytes = exported(session.log.dir(), false);
-    let id = import(there.path(), &mut bytes.as_slice()).unwrap();
+    let id = import(there.path(), &mut bytes.as_slice()).unwrap().id;
     let dir = session_dir(there.path(), &id);
     assert_eq!(files(&dir), files(session.log.dir()));
     assert_eq!(&read(&dir).unwrap().0, session.state());
@@ -156,7 +178,7 @@ fn a_masked_export_holds_no_secret_and_opens() {
     let mut bytes = Vec::new();
     let done = export(&dir, true, "test", now(), &mut bytes).unwrap();
     assert_eq!((done.files, done.unmasked), (3, 1));
-    let id = import(there.path(), &mut bytes.as_slice()).unwrap();
+    let id = import(there.path(), &mut bytes.as_slice()).unwrap().id;
     let there = session_dir(there.path(), &id);
     let text = fs::read_to_string(there.join("0001.jsonl")).unwrap();
     assert_eq!(text.matches(&secret).count(), 1, "only in what goes back to the provider");

@@ -44,6 +44,26 @@ pub(crate) struct Place {
     pub(crate) note: Option<String>,
 }
 
+impl CallContext {
+    /// Where a path of the model leads, if the call may read there: inside the workspace, or in the session's own files.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing, or it lies elsewhere; the text says so to the model.
+    pub fn path_to_read(&self, asked: &str) -> Result<PathBuf, ToolError> {
+        Ok(Place::of_existing(self, asked, Purpose::Read)?.path)
+    }
+
+    /// Where a path of the model leads, if the call may write a file there: inside the workspace. It may not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// If it lies elsewhere, or is no name of a file; the text says so to the model.
+    pub fn path_to_change(&self, asked: &str) -> Result<PathBuf, ToolError> {
+        Ok(Place::of(self, asked, Purpose::Change)?.path)
+    }
+}
+
 impl Place {
     /// Resolves a path for something that may not exist yet.
     pub(crate) fn of(context: &CallContext, asked: &str, purpose: Purpose) -> Result<Self, ToolError> {

@@ -24,6 +24,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,10 +70,16 @@ const NO_PERSON: [(&str, &str); 13] = [
     ("TERM", "dumb"),
 ];
 
+/// Whether this program asked at its start whether it is to supervise.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
+
 /// If this process was started as a supervisor, supervises and ends; else returns at once.
 ///
-/// Must be the first line of `main`, before any thread is started, in every program that runs commands.
+/// Must be the first line of `main` in every program that runs commands, before it starts threads of its own: a
+/// supervisor forks. (`#[tokio::main]` has threads by then, which have nothing to do yet and are no hindrance.) Without it
+/// no command is run: the program would start itself, and do whatever its `main` does, again and again.
 pub fn supervise_if_asked() {
+    HAS_ASKED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == ASKED) {
         server::supervise(arguments.next().is_some_and(|argument| argument == HELD));
@@ -269,6 +276,11 @@ impl Supervisor {
     }
 
     async fn start_process(&self) -> io::Result<Process> {
+        if self.program == sys::this_program() && !HAS_ASKED.load(Ordering::Relaxed) {
+            return Err(io::Error::other(
+                "this program does not begin its main with mainstay_agent::tools::supervise_if_asked()",
+            ));
+        }
         let Some(sandbox) = &self.sandbox else {
             let (socket, child) = self.spawn(Command::new(&self.program), None)?;
             return Ok(Process { socket, _child: child, held: None });

@@ -37,6 +37,11 @@ pub trait Tool: Send + Sync {
 }
 
 /// What a call of a tool may do: decides what runs in parallel and what needs permission.
+///
+/// A call is judged by its arguments: one of [`ToolKind::Read`] and [`ToolKind::Edit`] by the path in `path` (the
+/// workspace, where there is none), one of [`ToolKind::Command`] by the command line in `command`. So a tool of these kinds
+/// takes its argument by that name. That a path stays in the workspace is the tool's own matter:
+/// [`CallContext::path_to_read`] and [`CallContext::path_to_change`] see to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolKind {
     /// It only reads. Adjacent calls of such tools run in parallel; every other call is a barrier.
@@ -47,7 +52,7 @@ pub enum ToolKind {
     Command,
     /// It writes the session plan.
     Plan,
-    /// Whatever an embedding program made it for.
+    /// Whatever an embedding program made it for. It is asked about where all that changes something is, and by rules.
     Other,
 }
 
@@ -106,6 +111,12 @@ pub struct ToolOutput {
     pub plan: Option<Plan>,
 }
 
+impl From<&str> for ToolOutput {
+    fn from(summary: &str) -> Self {
+        ToolOutput::from(summary.to_owned())
+    }
+}
+
 impl From<String> for ToolOutput {
     fn from(summary: String) -> Self {
         ToolOutput { summary, ..ToolOutput::default() }
@@ -121,6 +132,18 @@ pub struct ToolError {
     pub content: Option<String>,
     /// The exit code of a command that ran.
     pub exit_code: Option<i32>,
+}
+
+impl From<&str> for ToolError {
+    fn from(summary: &str) -> Self {
+        ToolError::from(summary.to_owned())
+    }
+}
+
+impl From<std::io::Error> for ToolError {
+    fn from(error: std::io::Error) -> Self {
+        ToolError::from(error.to_string())
+    }
 }
 
 impl From<String> for ToolError {

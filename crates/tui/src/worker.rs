@@ -497,10 +497,9 @@ impl Worker {
     fn say_resumed(&self, resumed: &Resumed) {
         let mut rows: Vec<Row> =
             resumed.damage.iter().map(|damage| transcript::warning(&damage.to_string())).collect();
-        if resumed.was_interrupted {
-            rows.push(transcript::warning(
-                "the session was interrupted; it goes on from its last complete entry",
-            ));
+        if let Some(interruption) = resumed.interruption() {
+            rows.push(transcript::warning(&format!("the session was interrupted{interruption}")));
+            rows.push(transcript::note("it goes on from its last complete entry; no command was run again"));
         }
         for job in &resumed.ended_jobs {
             rows.push(transcript::note(&format!(

@@ -67,12 +67,13 @@ impl Judge<'_> {
                 self.file(tool, kind, &paths.collect::<Vec<_>>())
             }
             (ToolKind::Read | ToolKind::Edit, _) => self.file(tool, kind, &[]),
-            (ToolKind::Plan | ToolKind::Other, _) => self.named(tool),
+            (ToolKind::Plan, _) => self.named(tool, false),
+            (ToolKind::Other, _) => self.named(tool, self.approve == Approve::Ask),
         }
     }
 
     fn grants_for(&self, tool: &str) -> Vec<Rule> {
-        let lasting = self.grants.iter().filter(|grant| grant.scope != "once");
+        let lasting = self.grants.iter().filter(|grant| grant.lasts());
         let all = lasting.chain(self.rules.given()).filter(|grant| grant.tool == tool);
         all.filter_map(granted).collect()
     }
@@ -85,25 +86,23 @@ impl Judge<'_> {
         }
     }
 
-    /// A call that is known by its tool alone.
-    fn named(&self, tool: &str) -> Judgement {
+    /// A call that is known by its tool alone, and that the mode asks about or not.
+    fn named(&self, tool: &str, mode_asks: bool) -> Judgement {
         let is_about = |rule: &&Rule| rule.is_about_name(tool);
         if let Some(rule) = self.rules.of(Action::Deny, tool).find(is_about) {
             return denied(rule);
         }
         let is_granted = self.grants_for(tool).iter().any(|rule| rule.is_about_name(tool));
-        match self.rules.of(Action::Ask, tool).find(is_about) {
-            Some(rule) if self.approve != Approve::All && !is_granted => {
-                let pattern = Pattern::quoted(tool);
-                Judgement::Ask(Question {
-                    why: asks(rule),
-                    rules: Vec::new(),
-                    patterns: vec![pattern],
-                    is_of_mode: true,
-                })
-            }
-            Some(_) | None => Judgement::Allow,
+        if self.approve == Approve::All || is_granted {
+            return Judgement::Allow;
         }
+        let why = match self.rules.of(Action::Ask, tool).find(is_about) {
+            Some(rule) => asks(rule),
+            None if mode_asks => format!("`{tool}` may change something"),
+            None => return Judgement::Allow,
+        };
+        let patterns = vec![Pattern::quoted(tool)];
+        Judgement::Ask(Question { why, rules: Vec::new(), patterns, is_of_mode: true })
     }
 
     /// A call about a file. `paths` are all that its path may be taken for, where it leads first; none if it leads to

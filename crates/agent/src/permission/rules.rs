@@ -44,6 +44,7 @@ pub struct RuleText {
 
 /// Why a rule cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuleError {
     /// The pattern cannot be read.
     #[error("the pattern {pattern:?} cannot be used: {why}")]

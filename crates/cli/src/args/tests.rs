@@ -24,6 +24,51 @@ fn the_definition_holds_together() {
     Arguments::command().debug_assert();
 }
 
+/// A command line as a shell would take it apart, in as far as examples need it: words, and texts in quotes.
+fn words(line: &str) -> Vec<String> {
+    let line = line.split(" | ").find(|part| part.contains("mainstay")).unwrap_or(line);
+    let line = line.split(" > ").next().unwrap_or(line);
+    let line = line.split(" || ").next().unwrap_or(line);
+    let mut words = Vec::new();
+    for (place, part) in line.split('"').enumerate() {
+        match place % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+/// Every example that help and documents show is a command line that is taken.
+#[test]
+fn examples_are_taken() {
+    fn helps(command: &mut clap::Command) -> String {
+        let own = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        command.get_subcommands_mut().fold(format!("{own}\n{long}\n"), |all, sub| all + &helps(sub))
+    }
+    let documents = [
+        helps(&mut definition()),
+        include_str!("../../../../README.md").to_owned(),
+        include_str!("../../../../docs/ci.md").to_owned(),
+        include_str!("../../../../docs/sandbox.md").to_owned(),
+        include_str!("../../../../docs/tui.md").to_owned(),
+    ];
+    let lines = documents.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("  "));
+    // What an example does stands beside it, behind two spaces.
+    let examples = lines.map(|line| line.trim_start().trim_start_matches("$ ")).filter_map(|line| {
+        let line = line.split("  ").next().unwrap_or(line);
+        (line.starts_with("mainstay ") || line.contains("| mainstay ")).then(|| words(line))
+    });
+    let mut taken = 0;
+    for example in examples {
+        let result = parse(example.iter().map(OsString::from));
+        assert!(result.is_ok(), "{example:?}: {}", result.unwrap_err());
+        taken += 1;
+    }
+    assert!(taken > 60, "{taken}");
+}
+
 #[test]
 fn exec_with_nothing_reads_stdin_in_a_new_session() {
     let arguments = exec(&["exec"]);
@@ -285,7 +330,8 @@ fn the_help_of_exec() {
               3]
 
           --image <FILE>
-              Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once
+              Show the model a PNG, JPEG, GIF or WebP file with the prompt; may be given more than once.
+              Needs a model that takes images (`images` in the configuration)
 
           --output-schema <FILE>
               The answer must be a JSON document that fits the JSON Schema in this file

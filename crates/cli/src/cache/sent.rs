@@ -86,7 +86,7 @@ impl Collector {
 
     /// Takes in an entry.
     pub(super) fn take(&mut self, entry: &Entry) {
-        if self.last_seq > 0 && entry.seq > self.last_seq + 1 {
+        if self.last_seq > 0 && entry.seq > self.last_seq.saturating_add(1) {
             self.happened(Event::Damage);
         }
         self.last_seq = self.last_seq.max(entry.seq);

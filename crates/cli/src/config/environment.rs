@@ -1,12 +1,25 @@
 //! The layer of the environment: `MAINSTAY_` and a top-level key in upper case.
 
-use super::document::{Origin, Placed, alternatives};
+use super::document::{Origin, Placed, alternatives, nearest};
 use super::places::Environment;
 use super::{Approve, Durability, Layer, TOOLS};
 use crate::error::CliError;
 
-/// Reads the layer. Other variables that begin with `MAINSTAY_` mean other things and are left alone.
+/// The variables that are read, behind `MAINSTAY_`.
+const KNOWN: [&str; 7] = ["MODEL", "APPROVE", "DURABILITY", "MAX_STEPS", "TOOLS", "CA_CERTIFICATES", "HOME"];
+/// What somebody may take for a variable, and how it is said.
+const ELSEWHERE: [(&str, &str); 5] = [
+    ("SANDBOX", "--sandbox MODE, or `mode` in [sandbox]"),
+    ("EFFORT", "--effort EFFORT, or `effort` of the model"),
+    ("MAX_COST", "--max-cost DOLLARS"),
+    ("MAX_TIME", "--max-time TIME"),
+    ("REQUIRE_PLAN", "--require-plan=N"),
+];
+
+/// Reads the layer. Of other variables that begin with `MAINSTAY_`, those are refused that look like a slip; the rest mean
+/// other things and are left alone.
 pub(super) fn read(environment: &Environment) -> Result<Layer, CliError> {
+    environment.names().filter_map(|name| name.strip_prefix("MAINSTAY_")).try_for_each(no_slip)?;
     Ok(Layer {
         model: variable(environment, "MAINSTAY_MODEL", str::parse)?,
         approve: variable(environment, "MAINSTAY_APPROVE", |text| choice(text, &Approve::WORDS))?,
@@ -16,6 +29,19 @@ pub(super) fn read(environment: &Environment) -> Result<Layer, CliError> {
         ca_certificates: variable(environment, "MAINSTAY_CA_CERTIFICATES", |text| Ok(text.into()))?,
         ..Layer::default()
     })
+}
+
+/// Refuses a name, behind `MAINSTAY_`, that looks like a slip: what shall hold the agent back must not be ignored.
+fn no_slip(name: &str) -> Result<(), CliError> {
+    let said = match ELSEWHERE.iter().find(|(other, _)| *other == name) {
+        Some((_, said)) => format!("say it so: {said}"),
+        None => match nearest(name, &KNOWN).filter(|near| *near != name) {
+            Some(near) => format!("did you mean MAINSTAY_{near}?"),
+            None => return Ok(()),
+        },
+    };
+    let unknown = CliError::configuration(format!("the variable MAINSTAY_{name} is none that is read"));
+    Err(unknown.hint(said).hint(format!("and take it away: unset MAINSTAY_{name}")))
 }
 
 fn variable<T>(

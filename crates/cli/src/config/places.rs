@@ -24,6 +24,12 @@ impl Environment {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
+    /// The names of the variables that have a value.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let filled = self.0.iter().filter(|(_, value)| !value.is_empty());
+        filled.filter_map(|(name, _)| name.to_str())
+    }
+
     /// An absolute path in a variable. The XDG rules say to ignore a relative one.
     fn absolute(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from).filter(|path| path.is_absolute())

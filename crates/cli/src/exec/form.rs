@@ -12,6 +12,7 @@ use mainstay_agent::AnswerForm;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::bounded;
 use crate::error::{CliError, USAGE};
 use crate::output::shortened;
 
@@ -38,13 +39,12 @@ impl Form {
     pub(crate) fn open(file: &Path) -> Result<Self, CliError> {
         let name = file.display();
         let wrong = |what: String| CliError::new(USAGE, format!("--output-schema {name}: {what}"));
-        let bytes = std::fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        if bytes.len() > MAX_BYTES {
-            return Err(wrong(format!("has {} bytes, and {MAX_BYTES} are the most", bytes.len())));
-        }
-        let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()))?;
+        let hint = "name a file that holds a JSON Schema";
+        let bytes = bounded::read(file, MAX_BYTES)
+            .map_err(|error| wrong(format!("cannot be read: {error}")).hint(hint))?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()).hint(hint))?;
         let schema: Value =
-            serde_json::from_str(&text).map_err(|error| wrong(format!("is not JSON: {error}")))?;
+            serde_json::from_str(&text).map_err(|error| wrong(format!("is not JSON: {error}")).hint(hint))?;
         let validator = jsonschema::validator_for(&schema).map_err(|error| {
             wrong(format!("is no JSON Schema: {}", shortened(&error.to_string(), 300)))
                 .hint("see https://json-schema.org; references may lead only to places in the same file")

@@ -8,6 +8,7 @@ use mainstay_agent::Prices;
 use mainstay_agent::model::TextCalls;
 use mainstay_agent::session::entry::ModelChoice;
 
+use crate::bounded;
 use crate::config::base_url::BaseUrl;
 use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
 use crate::config::document::{Origin, Placed, nearest};
@@ -265,7 +266,7 @@ impl<'a> Provider<'a> {
             Origin::File(file, _) => file.parent().unwrap_or(current_dir).join(value),
             Origin::Variable(_) | Origin::Flag(_) => current_dir.join(value),
         };
-        std::fs::read(&path).map_err(|cause| {
+        bounded::read(&path, MOST_CERTIFICATES).map_err(|cause| {
             CliError::configuration(format!(
                 "{origin}: `ca_certificates`: cannot read {}: {cause}",
                 path.display()
@@ -274,6 +275,9 @@ impl<'a> Provider<'a> {
         })
     }
 }
+
+/// The most bytes of a file with certificates: a system's whole store has about 200 KB.
+const MOST_CERTIFICATES: usize = 4 << 20;
 
 fn unknown(name: &str, asked: &Placed<ModelName>, config: &Config) -> CliError {
     let own = config.values.providers.keys().map(String::as_str);

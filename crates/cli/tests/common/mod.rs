@@ -111,6 +111,16 @@ impl Machine {
         command
     }
 
+    /// A command line for bash, in which `mainstay` is this build.
+    pub fn shell(&self, line: &str) -> Command {
+        let beside = Path::new(MAINSTAY).parent().expect("a binary lies in a directory");
+        let mut path = vec![beside.to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut command = self.program(Path::new("bash"), &["-c", line]);
+        command.env("PATH", std::env::join_paths(path).expect("paths of PATH"));
+        command
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Ran {
         self.command(arguments).output().unwrap().into()
     }

@@ -269,7 +269,13 @@ impl ResponsesDecoder {
 
     fn content(mut self) -> Vec<Content> {
         self.items.sort_by_key(|item| item.index().unwrap_or(i64::MAX));
-        self.items.into_iter().flat_map(Item::into_content).collect()
+        let mut is_tied = false;
+        let mut content = Vec::new();
+        for item in self.items {
+            is_tied |= item.ties();
+            content.extend(item.into_content(is_tied));
+        }
+        content
     }
 }
 

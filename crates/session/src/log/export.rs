@@ -255,7 +255,7 @@ fn masked_line(bytes: &[u8], renamed: &Renamed) -> Vec<u8> {
 }
 
 /// A line that is written anew is of the format that this version writes, and its segment says so.
-fn in_this_format(mut entry: Entry) -> Entry {
+pub(super) fn in_this_format(mut entry: Entry) -> Entry {
     if let Body::Session(header) = &mut entry.body {
         header.format = header.format.max(FORMAT);
     }

@@ -1,6 +1,7 @@
 //! A session from an export: checked line by line, and there whole or not at all.
 //!
-//! Only names that an export has are written, below a folder of the import's own; nothing is ever written over.
+//! Only names that an export has are written, below a folder of the import's own; nothing is ever written over. What it
+//! says was permitted was permitted elsewhere, perhaps by nobody: it is kept as a record, and allows nothing here.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -10,13 +11,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::export::{EXPORT, Head, Piece, is_exported, next_line};
+use super::export::{EXPORT, Head, Piece, in_this_format, is_exported, next_line};
 use super::unfinished::Unfinished;
-use super::{ReadError, private_dir, private_file, reading, session_dir};
+use super::{ReadError, private_dir, private_file, reading, segment_path, session_dir, write_private};
+use crate::entry::{Body, Entry, Grant};
 use crate::failpoint;
 use crate::ids::SessionId;
 use crate::line;
 use crate::message::to_hex;
+
+/// A session that was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Which it is.
+    pub id: SessionId,
+    /// Permissions that were given where it comes from, by tool and pattern. They do not hold here.
+    pub grants: Vec<(String, String)>,
+}
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +62,13 @@ pub enum ImportError {
     Write(#[source] io::Error),
 }
 
-/// Reads an export and puts its session in its place. Says which it is.
+/// Reads an export and puts its session in its place.
 ///
 /// # Errors
 ///
 /// If anything of it is not as it was exported, if there is such a session already, or if it cannot be written. Then
 /// nothing is left of it.
-pub fn import(data_home: &Path, from: &mut dyn BufRead) -> Result<SessionId, ImportError> {
+pub fn import(data_home: &Path, from: &mut dyn BufRead) -> Result<Imported, ImportError> {
     let mut lines = Lines { from, line: Vec::new(), number: 0 };
     let head: Head = lines.next()?;
     if head.export > EXPORT {
@@ -74,11 +85,50 @@ pub fn import(data_home: &Path, from: &mut dyn BufRead) -> Result<SessionId, Imp
     if state.header.as_ref().is_none_or(|header| header.session != head.session) {
         return Err(lines.invalid("its segments are of another session"));
     }
+    let grants = void_grants(&unfinished.dir)?;
     unfinished.finish(&place).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => ImportError::Exists { id: head.session.clone(), dir: place.clone() },
         _ => ImportError::Write(error),
     })?;
-    Ok(head.session)
+    Ok(Imported { id: head.session, grants })
+}
+
+/// Makes every lasting permission one that was given once, and says which those were.
+fn void_grants(dir: &Path) -> Result<Vec<(String, String)>, ImportError> {
+    let mut voided = Vec::new();
+    for segment in reading::segments(dir)? {
+        let path = segment_path(dir, segment);
+        let (mut bytes, before) = (Vec::new(), voided.len());
+        let read = reading::for_each_line(&path, |line| {
+            match line::decode(line).ok().and_then(|entry| without_grants(entry, &mut voided)) {
+                Some(entry) => bytes.extend(line::encode(&entry).unwrap_or_default()),
+                None => bytes.extend([line, b"\n"].concat()),
+            }
+        });
+        read.map_err(ImportError::Write)?;
+        if voided.len() > before {
+            write_private(&path, &bytes, true, "import.write").map_err(ImportError::Write)?;
+        }
+    }
+    voided.sort_unstable();
+    voided.dedup();
+    Ok(voided)
+}
+
+/// The entry with no permission that lasts; none if it holds none.
+fn without_grants(entry: Entry, voided: &mut Vec<(String, String)>) -> Option<Entry> {
+    let mut entry = in_this_format(entry);
+    let grants = match &mut entry.body {
+        Body::Grant(grant) => std::slice::from_mut(grant),
+        Body::Checkpoint(checkpoint) => checkpoint.grants.as_mut_slice(),
+        _ => return None,
+    };
+    let before = voided.len();
+    for grant in grants.iter_mut().filter(|grant| grant.lasts()) {
+        voided.push((grant.tool.clone(), grant.pattern.clone()));
+        grant.scope = Grant::ONCE.to_owned();
+    }
+    (voided.len() > before).then_some(entry)
 }
 
 struct Lines<'a> {

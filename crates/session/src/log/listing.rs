@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::archive::trash_dir;
 use super::lock::HeldLocks;
-use super::reading::{first_entry, read_with_time, segments};
+use super::reading::{first_entry, read, segments};
 use super::{segment_path, session_dir, sessions_dir};
 use crate::entry::{Body, Clock, Entry, StopReason, Totals, TurnEnd};
 use crate::ids::SessionId;
@@ -29,7 +29,7 @@ pub struct SessionSummary {
     pub cwd: Option<FilePath>,
     /// Whether another session started it.
     pub is_child: bool,
-    /// Whether its user said anything.
+    /// Whether its user said anything, also where the session went back before it since.
     pub has_prompt: bool,
     /// When it was created.
     pub created: Option<jiff::Timestamp>,
@@ -180,10 +180,11 @@ impl SessionSummary {
 
     /// Reads the current segment as a whole.
     fn take_whole(&mut self) {
-        let Ok((state, written)) = read_with_time(&self.dir) else { return };
-        self.last = self.last.max(written);
+        let Ok((state, opening)) = read(&self.dir) else { return };
+        self.last = self.last.max(opening.written);
         self.is_interrupted = state.turn_is_open && !self.is_running;
-        self.has_prompt |= state.turns > 0;
+        // One that went back before its first turn has had turns, and can return to them.
+        self.has_prompt |= state.turns > 0 || state.branch.is_some();
         if let Some(header) = &state.header {
             self.cwd = Some(header.cwd.clone());
             self.is_child = header.child;

@@ -21,6 +21,8 @@ use crate::state::SessionState;
 pub struct Opening {
     /// What could not be read, in the order of the files.
     pub damage: Vec<Damage>,
+    /// When the last entry was written, by the wall clock of then.
+    pub written: Option<jiff::Timestamp>,
 }
 
 /// Something that could not be read.
@@ -128,11 +130,6 @@ pub fn read(dir: &Path) -> Result<(SessionState, Opening), ReadError> {
     read_segments(dir).map(|reading| (reading.state, reading.opening))
 }
 
-/// Reads a session, and when its last entry was written.
-pub(super) fn read_with_time(dir: &Path) -> Result<(SessionState, Option<jiff::Timestamp>), ReadError> {
-    read_segments(dir).map(|reading| (reading.state, reading.written))
-}
-
 /// Reads one segment to its state at its end, whether it is the current one or not.
 ///
 /// # Errors
@@ -183,8 +180,6 @@ pub(super) struct Reading {
     pub(super) good_len: u64,
     pub(super) state: SessionState,
     pub(super) opening: Opening,
-    /// When its last entry was written.
-    written: Option<jiff::Timestamp>,
 }
 
 /// Reads a session whose lock is held, and sets a torn tail aside, unless the session is read-only.
@@ -245,9 +240,8 @@ fn read_segments(dir: &Path) -> Result<Reading, ReadError> {
         }
         let last = numbers[numbers.len() - 1];
         if is_complete || (start == 0 && fold.state.header.is_some()) {
-            let opening = Opening { damage: fold.damage };
-            let Fold { state, written, .. } = fold;
-            return Ok(Reading { segment: last, good_len, state, opening, written });
+            let Fold { state, written, damage, .. } = fold;
+            return Ok(Reading { segment: last, good_len, state, opening: Opening { damage, written } });
         }
     }
     Err(ReadError::NoHeader { dir: dir.to_owned() })
@@ -312,6 +306,7 @@ pub(super) fn for_each_damage(
     mut tell: impl FnMut(&Chain, Damage),
 ) -> Result<(), ReadError> {
     let path = segment_path(dir, segment);
+    chain.enter(segment);
     let mut line_number = 0;
     let lengths = for_each_line(&path, |bytes| {
         line_number += 1;
@@ -339,9 +334,16 @@ pub(super) struct Chain {
     pub(super) last: Seq,
     /// Bad lines since then: each stands for one entry that is not missed twice.
     bad_lines: u64,
+    /// Whether it began with the first segment, whose first entry is the session's.
+    is_from_start: bool,
 }
 
 impl Chain {
+    /// Goes on with a segment.
+    fn enter(&mut self, segment: u32) {
+        self.is_from_start |= segment == 1 && self.last == 0;
+    }
+
     /// Takes in a line. Gives the entry, if it counts, and what is wrong with it or with what stands before it.
     pub(super) fn take(&mut self, line: Result<Entry, LineFault>) -> (Option<Entry>, Option<DamageKind>) {
         let entry = match line {
@@ -355,8 +357,8 @@ impl Chain {
             Ok(entry) => entry,
         };
         let (last, gap) = (self.last, entry.seq - self.last - 1);
-        let is_explained = last == 0 || gap <= self.bad_lines;
-        *self = Chain { last: entry.seq, bad_lines: 0 };
+        let is_explained = (last == 0 && !self.is_from_start) || gap <= self.bad_lines;
+        *self = Chain { last: entry.seq, bad_lines: 0, ..*self };
         let missing = (!is_explained).then(|| DamageKind::Missing { from: last + 1, to: entry.seq - 1 });
         (Some(entry), missing)
     }
@@ -384,6 +386,7 @@ impl Fold {
     /// Reads one segment and says how much of it is whole.
     fn read(&mut self, dir: &Path, segment: u32) -> Result<u64, ReadError> {
         let path = segment_path(dir, segment);
+        self.chain.enter(segment);
         let mut line_number = 0;
         let lengths = for_each_line(&path, |line| {
             line_number += 1;
@@ -416,7 +419,7 @@ impl Fold {
         if let Some(entry) = entry {
             self.written = self.clock.read(entry.ts).or(self.written);
             self.has_checkpoint |= matches!(entry.body, Body::Checkpoint(_));
-            self.state.apply(&entry);
+            self.state.take(entry);
         }
         self.damage.extend(damage.map(|kind| Damage { segment, line, kind }));
     }

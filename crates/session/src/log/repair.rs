@@ -4,7 +4,7 @@
 //! a `lost` entry for each entry that is known to be gone; a header where the rest tells what it was. The old file stays
 //! beside the new one, byte for byte. Nothing that is lost comes back by this.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -248,8 +248,10 @@ fn header(dir: &Path, id: &SessionId, segment: u32, last: Seq) -> Option<Entry> 
 
 /// A segment that is written anew.
 #[derive(Default)]
-struct Anew {
+struct Anew<'a> {
     bytes: Vec<u8>,
+    /// Good lines that stand behind later ones, by their entries, where no other line says what these do.
+    displaced: BTreeMap<Seq, &'a [u8]>,
     last: Seq,
     /// The checksum of each line that was taken, by its entry.
     taken: HashMap<Seq, u32>,
@@ -257,17 +259,16 @@ struct Anew {
     has_new_header: bool,
 }
 
-impl Anew {
+impl<'a> Anew<'a> {
     /// `next` is the first entry of the segment behind this one that can be read.
-    fn segment(&mut self, before: &[u8], header: Option<Entry>, next: Option<&Entry>) {
+    fn segment(&mut self, before: &'a [u8], header: Option<Entry>, next: Option<&Entry>) {
         let mut bad = 0;
+        self.displaced = displaced(before, self.last);
         if let Some(header) = header {
             self.has_new_header = true;
             self.put(&header);
         }
-        // What stands behind the last newline was never written.
-        let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        for line in before[..whole].split_inclusive(|byte| *byte == b'\n') {
+        for line in whole_lines(before) {
             match line::decode(&line[..line.len() - 1]) {
                 Ok(entry) => {
                     self.take(&entry, line);
@@ -310,6 +311,12 @@ impl Anew {
             return;
         }
         while self.behind(0) < next {
+            if let Some(line) = self.displaced.remove(&self.behind(0)) {
+                self.last = self.behind(0);
+                self.taken.insert(self.last, crc32fast::hash(line));
+                self.bytes.extend_from_slice(line);
+                continue;
+            }
             let body = Body::Lost(Lost { why: "its line could not be read".to_owned() });
             self.put(&Entry { seq: self.behind(0), ts: When::After(0), lane: Lane::Main, body });
             self.lost += 1;
@@ -322,6 +329,31 @@ impl Anew {
         }
         self.last = entry.seq;
     }
+}
+
+/// The lines of a segment, with their newlines. What stands behind the last newline was never written.
+fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    bytes[..whole].split_inclusive(|byte| *byte == b'\n')
+}
+
+/// The good lines that stand behind later ones and hold what none in its place does.
+fn displaced(bytes: &[u8], mut last: Seq) -> BTreeMap<Seq, &[u8]> {
+    let (mut displaced, mut in_place) = (BTreeMap::new(), BTreeSet::new());
+    for line in whole_lines(bytes) {
+        match line::decode(&line[..line.len() - 1]) {
+            Ok(entry) if entry.seq > last => {
+                last = entry.seq;
+                in_place.insert(last);
+            }
+            Ok(entry) => {
+                displaced.entry(entry.seq).or_insert(line);
+            }
+            Err(_) => {}
+        }
+    }
+    displaced.retain(|seq, _| !in_place.contains(seq));
+    displaced
 }
 
 /// Puts new bytes in a file's place, and keeps the old ones beside it. Both are on the disk when this returns.

@@ -89,6 +89,10 @@ impl Spill {
     ///
     /// If they are not kept, cannot be read, or are no longer what they were.
     pub fn load(&self, hash: &ContentHash) -> io::Result<Vec<u8>> {
+        // What names no file here must not lead to one elsewhere.
+        if !hash.is_hash() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it is named by no hash"));
+        }
         let bytes = fs::read(self.path(hash))?;
         if ContentHash::of(&bytes) == *hash {
             return Ok(bytes);

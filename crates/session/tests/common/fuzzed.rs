@@ -39,6 +39,7 @@ pub fn log(data: &[u8]) {
         (0..segments.len()).any(|start| folded(&segments, start) == (state.clone(), damaged.clone()));
     assert!(is_told, "no fold of the lines gives what was read: {damaged:?} {state:#?}");
     is_gone_on_with(&dir, &segments, &state);
+    is_repaired(&dir, segments.len());
 }
 
 /// The state that the lines from a segment on make, and the lines that have no part in it.
@@ -104,6 +105,24 @@ fn is_gone_on_with(dir: &Path, segments: &[Vec<u8>], before: &SessionState) {
     }
     let (again, _) = log::read(dir).unwrap();
     assert_eq!(again, live, "what was written is read back");
+}
+
+/// A repair keeps every line that is an entry, in its segment, and a second one has nothing to do.
+fn is_repaired(dir: &Path, count: usize) {
+    let good = || -> Vec<BTreeSet<Vec<u8>>> {
+        let good = |bytes: Vec<u8>| {
+            lines(&bytes).filter(|line| line::decode(line).is_ok()).map(<[u8]>::to_vec).collect()
+        };
+        (1u32..).take(count).map(|number| good(fs::read(segment(dir, number)).unwrap())).collect()
+    };
+    let before = good();
+    let id = dir.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    if log::repair(dir, &id, jiff::Timestamp::UNIX_EPOCH).is_err() {
+        return;
+    }
+    assert!(before.iter().zip(good()).all(|(before, after)| before.is_subset(&after)), "a good line is gone");
+    let again = log::repair(dir, &id, jiff::Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(again.segments, [], "what was repaired is repaired again");
 }
 
 fn segments(data: &[u8]) -> Vec<Vec<u8>> {

@@ -2,17 +2,19 @@
 //!
 //! | item | becomes |
 //! |---|---|
-//! | `message` | its text and refusals as one text block; before it, where it has an id or a phase, an opaque block with all of the item but its content, so that the message can go back as it was |
+//! | `message` | its text and refusals as one text block; before it an opaque block with all of the item but its content, where encrypted reasoning ties it to itself; where the item only has a phase, with that |
 //! | `reasoning` | its summary and text as one reasoning block, with the item itself where it can go back |
-//! | `function_call` | a call, and beside it what else the item has, as its id |
+//! | `function_call` | a call; beside it, where encrypted reasoning ties it to itself, what else the item has, as its id |
 //! | anything else | an opaque block, verbatim |
+//!
+//! An id that ties nothing never goes back (see `encode/answer.rs`), so it isn't kept.
 
 use mainstay_session::message::{Content, ToolCall};
 
 use crate::decoder::OnDelta;
 use crate::model::Delta;
 use crate::raw::{self, Fields, Pieces};
-use crate::responses::items;
+use crate::responses::items::{self, Reasoning};
 
 /// What stands between two parts of a reasoning that are shown as one text.
 const PART_BREAK: &str = "\n\n";
@@ -161,19 +163,29 @@ impl Item {
         self.fields().is_some_and(|item| items::awaits_client(&item))
     }
 
-    /// The blocks that the item is.
-    pub(super) fn into_content(self) -> Vec<Content> {
+    /// Whether this is encrypted reasoning, which the items behind it are tied to.
+    pub(super) fn ties(&self) -> bool {
+        let item = self.fields().filter(|_| self.kind == "reasoning");
+        item.and_then(|item| items::reasoning(&item)) == Some(Reasoning::Tying)
+    }
+
+    /// The blocks that the item is; `is_tied` says whether encrypted reasoning stands before it.
+    pub(super) fn into_content(self, is_tied: bool) -> Vec<Content> {
         match self.kind.as_str() {
-            "message" => self.into_message(),
+            "message" => self.into_message(is_tied),
             "reasoning" => self.into_reasoning().into_iter().collect(),
-            "function_call" => vec![Content::Call(self.into_call())],
+            "function_call" => vec![Content::Call(self.into_call(is_tied))],
             _ => self.whole.map(|raw| Content::Opaque { raw }).into_iter().collect(),
         }
     }
 
-    fn into_message(self) -> Vec<Content> {
-        let envelope =
-            self.whole.as_deref().and_then(|raw| items::without(raw, &["content"], &["id", "phase"]));
+    fn into_message(self, is_tied: bool) -> Vec<Content> {
+        let (left_out, matter): (&[_], &[_]) = if is_tied {
+            (&["content"], &["id", "phase"])
+        } else {
+            (&["content", "id", "status"], &["phase"])
+        };
+        let envelope = self.whole.as_deref().and_then(|raw| items::without(raw, left_out, matter));
         let text = self.fields().map(|item| message_text(&item)).filter(|text| !text.is_empty());
         let text = text.unwrap_or_else(|| self.streamed.finish());
         let text = (!text.is_empty()).then_some(Content::Text { text });
@@ -188,11 +200,12 @@ impl Item {
         (!text.is_empty() || opaque.is_some()).then_some(Content::Reasoning { text, opaque })
     }
 
-    fn into_call(self) -> ToolCall {
+    fn into_call(self, is_tied: bool) -> ToolCall {
         let whole = self.fields().and_then(|item| arguments(&item)).filter(|arguments| !arguments.is_empty());
         let spoken = ["type", "name", "call_id", "arguments"];
+        let item = self.whole.as_deref().filter(|_| is_tied);
         ToolCall {
-            opaque: self.whole.as_deref().and_then(|raw| items::without(raw, &spoken, &["id"])),
+            opaque: item.and_then(|raw| items::without(raw, &spoken, &["id"])),
             arguments: whole.unwrap_or_else(|| self.streamed.finish()),
             id: self.call_id,
             name: self.name,
