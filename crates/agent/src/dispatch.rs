@@ -17,7 +17,7 @@ use mainstay_session::log::AppendError;
 use mainstay_session::lookalike::restore_arguments;
 use mainstay_session::message::{FilePath, Finish, Outcome, ToolCall, ToolResult};
 use mainstay_session::state::OpenCall;
-use mainstay_tools::{CallContext, Jobs, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
+use mainstay_tools::{CallContext, Jobs, OnOutput, StartedProcess, Tool, ToolError, ToolKind, ToolOutput};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -88,14 +88,12 @@ impl Dispatch<'_> {
         }
         self.emit(Event::ToolStarted { step: self.step, call: call.clone() });
         let before = self.log.read(|state| state.plan.clone());
-        let begun = Instant::now();
         let ended = match self.admit(call) {
             Ok((tool, arguments)) => self.call_tool(call_ref, call, tool.as_ref(), &arguments, max).await?,
             Err(Refusal { outcome, reason }) => Ended::unrun(outcome, reason),
         };
         let ended = self.warned(call, ended);
-        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let result = self.finish(call_ref, Ended { duration_ms: millis, ..ended }, max)?;
+        let result = self.finish(call_ref, ended, max)?;
         let bytes = result.summary.len() + result.content.as_ref().map_or(0, String::len);
         self.tell(call, result);
         let view = self.log.read(|state| state.plan.clone());
@@ -135,7 +133,7 @@ impl Dispatch<'_> {
         Ok((tool, restore_arguments(&arguments).into_owned()))
     }
 
-    /// Runs a call, if there is consent.
+    /// Runs a call, if there is consent. How long that was waited for is not in its duration.
     async fn call_tool(
         &self,
         call_ref: CallRef,
@@ -144,7 +142,10 @@ impl Dispatch<'_> {
         arguments: &str,
         max: usize,
     ) -> Result<Ended, AppendError> {
-        let context = call_context(self.setup, self.log, self.jobs, self.cancel, call_ref, max);
+        let context = CallContext {
+            on_output: self.on_output(call),
+            ..call_context(self.setup, self.log, self.jobs, self.cancel, call_ref, max)
+        };
         let asking = Asking { setup: self.setup, log: self.log, turn_to_ask: &self.turn_to_ask };
         match asking.consent(call, tool, arguments, &context).await? {
             Consent::Given => {}
@@ -155,10 +156,21 @@ impl Dispatch<'_> {
                 return Ok(Ended::unrun(Outcome::Interrupted, reason.to_owned()));
             }
         }
-        Ok(match tool.run(arguments, &context).await {
+        let begun = Instant::now();
+        let ended = match tool.run(arguments, &context).await {
             Ok(output) => Ended::ok(output, tool.kind()),
             Err(error) if self.cancel.is_cancelled() => Ended::failed(Outcome::Interrupted, error),
             Err(error) => Ended::failed(Outcome::Error, error),
+        };
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Ended { duration_ms: millis, ..ended })
+    }
+
+    /// Tells whoever listens what a call prints.
+    fn on_output(&self, call: &ToolCall) -> OnOutput {
+        let (on_event, step, call) = (self.setup.on_event.clone(), self.step, call.clone());
+        Arc::new(move |lines: &str| {
+            on_event(&Event::ToolOutput { step, call: call.clone(), lines: lines.to_owned() });
         })
     }
 
@@ -220,7 +232,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// What a call is given to work with; its result may have about `max` bytes.
+/// What a call is given to work with; its result may have about `max` bytes. Nobody looks on.
 pub(crate) fn call_context(
     setup: &Setup,
     shared: &SharedLog,
@@ -249,6 +261,7 @@ pub(crate) fn call_context(
         spill,
         takes_images: setup.model.takes_images(),
         max_result_bytes: max,
+        on_output: Arc::new(|_| {}),
         cancel: cancel.clone(),
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use mainstay_session::entry::{Answer, Compaction, Notice, StopReason, Totals};
-use mainstay_session::message::{ErrorClass, ToolCall, ToolResult, Usage};
+use mainstay_session::message::{ErrorClass, Image, ToolCall, ToolResult, Usage};
 use mainstay_session::plan::{Plan, PlanInView};
 
 use crate::permission::Denial;
 
-/// Something that happened. What is told here is in the log by then, deltas and retries excepted.
+/// Something that happened. What is told here is in the log by then, deltas, retries and running output excepted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -18,6 +18,8 @@ pub enum Event {
     Prompt {
         /// The text as it is sent.
         text: String,
+        /// The images behind it.
+        images: Vec<Image>,
         /// Whether it was said while a turn was running.
         steering: bool,
     },
@@ -51,6 +53,16 @@ pub enum Event {
         step: u64,
         /// The call.
         call: ToolCall,
+    },
+    /// A call that runs has printed something, for display only: its result says what came of it. Told a few times a second
+    /// at most.
+    ToolOutput {
+        /// The step within the turn.
+        step: u64,
+        /// The call.
+        call: ToolCall,
+        /// The last lines so far, all of them anew each time, without what would steer a terminal.
+        lines: String,
     },
     /// A tool call ended.
     ToolCompleted {

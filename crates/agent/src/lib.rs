@@ -73,7 +73,7 @@ pub use permission::{Approval, ApprovalRequest, Approve, Approver, Denial, Rules
 pub use pictures::SessionPictures;
 pub use prices::Prices;
 pub use prompt::Prompt;
-pub use setup::{Clock, CommandSandbox, Setup, SetupError, Surroundings, SurroundingsNow};
+pub use setup::{Clock, CommandSandbox, Hold, Setup, SetupError, Surroundings, SurroundingsNow};
 
 /// What methods of [`tools::Tool`] and [`Approver`] return.
 pub use futures_util::future::BoxFuture;

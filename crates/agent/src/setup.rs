@@ -101,6 +101,17 @@ pub enum CommandSandbox {
     Supervised(Arc<Supervised>),
 }
 
+/// How far commands are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Not at all, and that is what was asked for.
+    No,
+    /// Not as far as was asked for: the machine lacks something, or it cannot be known.
+    Partly,
+    /// Files, network and protected places are.
+    Fully,
+}
+
 /// A supervisor that is asked about its sandbox.
 #[derive(Debug)]
 pub struct Supervised {
@@ -115,28 +126,44 @@ impl CommandSandbox {
         CommandSandbox::Supervised(Arc::new(Supervised { supervisor, told: Mutex::default() }))
     }
 
+    /// How far it holds every command, as it is enforced and not as it is configured. Starts the supervisor, if it does not
+    /// run yet.
+    pub async fn hold(&self) -> Hold {
+        self.looked_at().await.0
+    }
+
     /// Whether it holds every command. What it lacks is told to `on_event`, once, and again if it comes to lack something
     /// else: the process that holds commands may have been lost, and the next one hold less.
     pub(crate) async fn is_enforced(&self, on_event: impl Fn(&Event)) -> bool {
-        let supervised = match self {
-            CommandSandbox::None => return false,
-            CommandSandbox::Enforced => return true,
-            CommandSandbox::Supervised(supervised) => supervised,
-        };
-        let (is_enforced, lacking) = match supervised.supervisor.report().await {
-            Ok(Some(report)) => (report.is_enforced(), report.lacking),
-            Ok(None) => return false,
-            Err(error) => (false, vec![error.to_string()]),
-        };
-        if !lacking.is_empty() && supervised.is_news(&lacking) {
+        let (hold, lacking) = self.looked_at().await;
+        let is_enforced = hold == Hold::Fully;
+        if let CommandSandbox::Supervised(supervised) = self
+            && !lacking.is_empty()
+            && supervised.is_news(&lacking)
+        {
             let what = if is_enforced {
-                "the sandbox holds commands"
+                "the sandbox holds commands, with less than it could have"
             } else {
                 "the sandbox does not hold commands fully"
             };
             on_event(&Event::Warning(format!("{what}: {}", lacking.join("; "))));
         }
         is_enforced
+    }
+
+    /// How far it holds, and what it lacks.
+    async fn looked_at(&self) -> (Hold, Vec<String>) {
+        let supervised = match self {
+            CommandSandbox::None => return (Hold::No, Vec::new()),
+            CommandSandbox::Enforced => return (Hold::Fully, Vec::new()),
+            CommandSandbox::Supervised(supervised) => supervised,
+        };
+        match supervised.supervisor.report().await {
+            Ok(Some(report)) if report.is_enforced() => (Hold::Fully, report.lacking),
+            Ok(Some(report)) => (Hold::Partly, report.lacking),
+            Ok(None) => (Hold::No, Vec::new()),
+            Err(error) => (Hold::Partly, vec![error.to_string()]),
+        }
     }
 }
 

@@ -204,9 +204,9 @@ impl StepContext<'_> {
             )));
         }
         let steering = inbox.is_some();
-        let prompt = UserPrompt { text: text.clone(), spill, images, steering, inbox };
+        let prompt = UserPrompt { text: text.clone(), spill, images: images.clone(), steering, inbox };
         self.log.append(Body::UserPrompt(prompt))?;
-        self.emit(Event::Prompt { text, steering });
+        self.emit(Event::Prompt { text, images, steering });
         Ok(())
     }
 

@@ -497,7 +497,7 @@ async fn each_call_is_told_once() {
         .iter()
         .map(|event| match event {
             Event::TurnStarted => "turn",
-            Event::Prompt { text, steering: false } if text == "go" => "prompt",
+            Event::Prompt { text, steering: false, .. } if text == "go" => "prompt",
             Event::Answer { .. } => "answer",
             Event::ToolStarted { .. } => "started",
             Event::ToolCompleted { .. } => "completed",

@@ -39,6 +39,7 @@ const CASES: &[(&str, Case)] = cases![
     an_end_that_nobody_has_heard_of_yet_outlives_the_agent,
     an_end_that_cannot_be_logged_waits,
     what_a_job_printed_can_be_read,
+    what_a_command_prints_is_told_while_it_runs,
 ];
 
 fn main() -> ExitCode {
@@ -253,4 +254,41 @@ async fn what_a_job_printed_can_be_read() {
     go(&mut agent, "read it").await;
     let read = results(&agent.dir()).pop().unwrap();
     assert!(read.text().contains("printed"), "{read:?}");
+}
+
+/// What a command prints is told while it runs, for the eye alone: no entry and no request holds it but as its result.
+async fn what_a_command_prints_is_told_while_it_runs() {
+    let bench = Bench::new();
+    let command = "echo start; printf '1 %%\\r2 %%\\033]52;c;QQ==\\007\\n'; while [ ! -e go ]; do sleep 0.01; done; echo end";
+    let (setup, model) = setup(&bench, &[bash(json!({"command": command})), text("Done.")]);
+    let (go, on_event) = (setup.workspace.join("go"), setup.on_event.clone());
+    let lets_go = move |event: &Event| {
+        if matches!(event, Event::ToolOutput { lines, .. } if lines.contains("2 %")) {
+            fs::write(&go, "").unwrap();
+        }
+        on_event(event);
+    };
+    let (agent, report) = run(Setup { on_event: Arc::new(lets_go), ..setup }, "run it").await;
+    assert_stopped(&report, StopReason::EndTurn);
+    let told: Vec<String> = bench
+        .events()
+        .into_iter()
+        .skip_while(|event| !matches!(event, Event::ToolStarted { .. }))
+        .take_while(|event| !matches!(event, Event::ToolCompleted { .. }))
+        .filter_map(|event| match event {
+            Event::ToolOutput { lines, call, step: 1 } if call.name == "bash" => Some(lines),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.first().map(String::as_str), Some("start\n2 %"));
+    let all = bench.events().iter().filter(|event| matches!(event, Event::ToolOutput { .. })).count();
+    assert_eq!(all, told.len(), "nothing is told behind the result");
+    assert_eq!(results(&agent.dir())[0].content.as_deref(), Some("start\n1 %\n2 %\nend"));
+    assert_eq!(
+        kinds(&agent.dir()).iter().filter(|kind| kind.starts_with("tool")).count(),
+        2,
+        "intent and result"
+    );
+    assert_sound(&agent);
+    assert_eq!(model.sent().len(), 2);
 }

@@ -456,3 +456,29 @@ fn a_rules_examples_are_checked() {
     assert!(try_it("read", "a[", deny, &[], &[]).unwrap_err().contains("cannot be used"));
     assert_eq!(try_it("bash", "a[", deny, &["a["], &[]), Ok(()), "a command's pattern knows no brackets");
 }
+
+/// How long the user took to answer is no time of the call.
+#[tokio::test]
+async fn the_wait_for_an_answer_is_not_in_the_duration() {
+    struct Slow;
+    impl Approver for Slow {
+        fn ask<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Approval> {
+            Box::pin(async {
+                tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+                Approval::Once
+            })
+        }
+
+        fn keep(&self, _: &Grant) -> Result<(), String> {
+            Ok(())
+        }
+    }
+    let bench = Bench::new();
+    let (setup, _) = bench.scripted(&json!([bash("make"), text("Done.")]));
+    let setup = Setup { approver: Some(Arc::new(Slow)), ..with_bash(setup) };
+    let (agent, report) = run(setup, "make it").await;
+    assert_stopped(&report, StopReason::EndTurn);
+    let result = &results(&agent.dir())[0];
+    assert_eq!(result.outcome, Outcome::Ok);
+    assert!(result.duration_ms < 300, "{} ms", result.duration_ms);
+}

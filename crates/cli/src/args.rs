@@ -469,18 +469,37 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     Ok(command.unwrap_or(Command::Interface(interface)))
 }
 
-/// Says where a text was taken for several arguments.
+/// Says where a text was taken for several arguments, or a prompt for a command.
 fn with_a_tip(mut error: clap::Error) -> clap::Error {
+    let tip = match error.kind() {
+        ErrorKind::UnknownArgument => tip_of_words(&error),
+        ErrorKind::InvalidSubcommand => tip_of_exec(&error),
+        _ => None,
+    };
+    if let Some(tip) = tip {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+fn tip_of_words(error: &clap::Error) -> Option<String> {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
     let takes_text = error.get(ContextKind::Usage).is_some_and(|usage| {
         let usage = usage.to_string();
         ["PROMPT", "TEXT", "INSTRUCTIONS"].iter().any(|name| usage.contains(name))
     });
-    if error.kind() == ErrorKind::UnknownArgument && is_word && takes_text {
-        let tip = "a text of several words is one argument, in quotes: \"…\"";
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    (is_word && takes_text).then(|| "a text of several words is one argument, in quotes: \"…\"".to_owned())
+}
+
+/// How a prompt is given, where a word is no command and like none.
+fn tip_of_exec(error: &clap::Error) -> Option<String> {
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return None;
     }
-    error
+    let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_plain = |c: char| !c.is_control() && !"\"\\$`!".contains(c);
+    let text = if text.chars().count() <= 60 && text.chars().all(is_plain) { text } else { "…" };
+    Some(format!("a prompt is given like this: mainstay exec \"{text}\""))
 }
 
 /// The whole command line, for what is made from it.

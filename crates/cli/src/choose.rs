@@ -19,10 +19,9 @@ const RECENT: usize = 16;
 /// How many sessions are shown where a part of an id fits several.
 const SHOWN: usize = 5;
 
-/// The part of an id that is shown and may be typed: its end, which is random. Its beginning is the time.
+/// The part of an id that is shown and may be typed.
 pub(crate) fn short_id(id: &SessionId) -> &str {
-    let text = id.as_str();
-    &text[text.len() - 8..]
+    id.short()
 }
 
 /// The one session whose id holds `part`; without a part, the newest of the directory that its user spoke to.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mainstay_agent::session::entry::Grant;
+use mainstay_agent::session::entry::{Grant, ModelChoice};
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
-use mainstay_tui::{Host, Left, Options, Prepared, Start};
+use mainstay_tui::{Colours, Host, Left, Options, Prepared, Start};
 
 use crate::args::{ResumeArguments, TurnArguments};
 use crate::choose::{list, session, settings_of_turns};
@@ -16,7 +16,7 @@ use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::grants;
 use crate::output::say;
-use crate::settings::ModelConfig;
+use crate::settings::{ModelConfig, Settings};
 use crate::setup::prepared;
 
 /// Opens the interface for a new session.
@@ -63,7 +63,12 @@ fn open(
     start: Start,
     session: Option<&SessionSummary>,
 ) -> Result<ExitCode, CliError> {
-    let settings = settings_of_turns(surroundings, arguments, session, arguments.overrides())?;
+    let settings = match start {
+        Start::New | Start::Resume(_) => {
+            settings_of_turns(surroundings, arguments, session, arguments.overrides())?
+        }
+        Start::Choose => settings_to_choose(surroundings, arguments)?,
+    };
     let variable =
         |name: &str| surroundings.environment.get(name).map(|value| value.to_string_lossy().into_owned());
     let program = Program { surroundings: surroundings.clone(), arguments: arguments.clone() };
@@ -72,13 +77,34 @@ fn open(
         data_home: settings.data_home.clone(),
         workspace: settings.workspace.clone(),
         model: model_name(&settings.model),
-        has_colours: surroundings.environment.get("NO_COLOR").is_none(),
+        colours: colours(surroundings),
         editor: variable("VISUAL").or_else(|| variable("EDITOR")),
         host: Arc::new(program),
     })
     .map_err(|error| CliError::new(1, format!("the interface failed: {error}")))?;
     say_left(&left);
     Ok(ExitCode::from(left.code))
+}
+
+/// What there is to know before a session is chosen. It may go on with its own model, so there need be none as yet.
+fn settings_to_choose(surroundings: &Surroundings, arguments: &TurnArguments) -> Result<Settings, CliError> {
+    let none = ModelChoice { model: String::new(), api: String::new(), context_window: 0, effort: None };
+    Settings::resolve_or(surroundings, arguments.cwd.as_deref(), arguments.overrides(), Some(none))
+}
+
+/// Which colours the user's terminal is given. Few terminals tell their ground, in `COLORFGBG`, and none is asked: what it
+/// answers could not be told from typing.
+fn colours(surroundings: &Surroundings) -> Colours {
+    let variable = |name: &str| surroundings.environment.get(name).and_then(|value| value.to_str());
+    if surroundings.environment.get("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return Colours::No;
+    }
+    let ground = variable("COLORFGBG").and_then(|colours| colours.rsplit(';').next()?.parse::<u8>().ok());
+    match ground {
+        Some(7 | 10..=15) => Colours::OnLight,
+        Some(0..=6 | 8 | 9) => Colours::OnDark,
+        Some(16..) | None => Colours::OnAny,
+    }
 }
 
 fn say_left(left: &Left) {

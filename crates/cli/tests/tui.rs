@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use mainstay_testkit::wire::{Reply, WireServer};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -53,6 +54,11 @@ impl Machine {
 
     /// Starts the program on a terminal of 80 by 24.
     fn start(&self, arguments: &[&str]) -> Tty {
+        self.start_with(arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    fn start_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Tty {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -63,7 +69,7 @@ impl Machine {
         // It becomes the leader of a session of its own, with this terminal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", MAINSTAY]).args(arguments).stdin(slave()).stdout(slave()).stderr(slave());
-        let child = self.equip(&mut command).spawn().unwrap();
+        let child = self.equip(&mut command).envs(variables.iter().copied()).spawn().unwrap();
         let shown = Arc::new((Mutex::new(Shown::new()), Condvar::new()));
         let (mut reading, heard) = (master.try_clone().unwrap(), shown.clone());
         std::thread::spawn(move || {
@@ -75,7 +81,24 @@ impl Machine {
                 heard.1.notify_all();
             }
         });
-        Tty { master, child, shown }
+        Tty { master, child, shown, name: name.into() }
+    }
+
+    /// Runs the program without a terminal, to its end.
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(MAINSTAY);
+        let output = self.equip(command.args(arguments)).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Configures a model that a server on this machine serves; what it is said of it goes into its table.
+    fn use_server(&self, base_url: &str, said: &str) {
+        let config = format!(
+            "model = \"p/m\"\n[providers.p]\napi = \"openai-chat\"\nbase_url = \"{base_url}\"\n\
+             [providers.p.models.m]\ncontext_window = 32768\n{said}\n"
+        );
+        fs::write(self.root.join("config/mainstay/config.toml"), config).unwrap();
     }
 
     /// All lines of the newest session's log.
@@ -85,7 +108,13 @@ impl Machine {
             .map(|entry| entry.unwrap().path())
             .collect();
         sessions.sort();
-        let text = fs::read_to_string(sessions.last().unwrap().join("0001.jsonl")).unwrap();
+        let mut segments: Vec<PathBuf> = fs::read_dir(sessions.last().unwrap())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"))
+            .collect();
+        segments.sort();
+        let text: String = segments.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -112,6 +141,8 @@ struct Tty {
     master: File,
     child: Child,
     shown: Arc<(Mutex<Shown>, Condvar)>,
+    /// The terminal's file.
+    name: PathBuf,
 }
 
 impl Tty {
@@ -130,11 +161,17 @@ impl Tty {
     /// Waits until the screen shows what is expected.
     #[track_caller]
     fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        self.until_shown(what, |shown| is_there(&shown.parser.screen().contents()))
+    }
+
+    /// The same for all that came. `is_there` must not look at this terminal itself.
+    #[track_caller]
+    fn until_shown(&self, what: &str, is_there: impl Fn(&Shown) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut shown = self.shown.0.lock().unwrap();
         loop {
             let screen = shown.parser.screen().contents();
-            if is_there(&screen) {
+            if is_there(&shown) {
                 return screen;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -229,6 +266,9 @@ fn a_whole_task_and_the_way_back() {
     assert!(asked.contains("✓ write a.txt"), "{asked}");
     assert!(asked.contains("Plan 0/3") && asked.contains("▸ Item 0"), "{asked}");
     assert!(!machine.root.join("work/evil").exists());
+    // Who looks elsewhere hears that he is waited for, and sees it in the title.
+    let title = "\x1b]2;? mainstay: work\x07";
+    tty.until_shown("title", |shown| String::from_utf8_lossy(&shown.bytes).contains(title));
     // A key that comes with the question is not meant for it.
     std::thread::sleep(Duration::from_millis(800));
     tty.type_in("y");
@@ -295,8 +335,30 @@ fn escape_cancels_and_the_session_goes_on() {
     tty.sees("waits: typed meanwhile");
     tty.type_in("\x1b");
     tty.sees("cancelled; what was done stays");
-    tty.until("the message back in the input", |screen| screen.contains("› typed meanwhile"));
+    tty.type_in(", and more");
+    tty.sees("› typed meanwhile, and more");
     assert_eq!(machine.of_kind("turn_end")[0]["stop_reason"], "cancelled");
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "what waited was sent all the same");
+}
+
+/// The same in the middle of a command, which is ended with all that it started.
+#[test]
+fn escape_cancels_a_command_and_what_waits_comes_back() {
+    let machine =
+        Machine::new(&json!([{"calls": [bash("echo begun; sleep 60; touch late")]}, {"text": "never"}]));
+    let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.sees("    begun");
+    tty.type_in("typed meanwhile\r");
+    tty.sees("waits: typed meanwhile");
+    tty.type_in("\x1b");
+    tty.sees("cancelled; what was done stays");
+    tty.type_in(", and more");
+    let shown = tty.sees("› typed meanwhile, and more");
+    assert!(shown.contains("◼ bash echo begun"), "{shown}");
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "what waited was sent all the same");
+    assert_eq!(machine.of_kind("tool_result")[0]["outcome"], "interrupted");
 }
 
 /// A no goes to the model with its word, and nothing ran.
@@ -508,4 +570,336 @@ fn a_session_goes_on_with_its_own_model_where_none_is_configured() {
     again.type_in("go on\r");
     again.until("the answer", |screen| screen.matches("First.").count() > 1 || screen.contains("Second."));
     assert_eq!(machine.of_kind("user_prompt").len(), 2);
+}
+
+/// What a command prints is seen while it runs, and gives way to its result.
+#[test]
+fn a_running_command_shows_what_it_prints() {
+    let command = "printf '10 %%\\r20 %%\\n\\033]0;evil\\007second\\n'; while [ ! -e go ]; do sleep 0.02; done; echo last";
+    let machine = Machine::new(&json!([{"calls": [bash(command)]}, {"text": "It ran."}]));
+    let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    let running = tty.until("its output", |screen| screen.contains("    20 %\n    second"));
+    assert!(running.contains("• bash printf") && !running.contains("    10 %"), "{running}");
+    assert_eq!(machine.of_kind("tool_result"), Vec::<Value>::new());
+    fs::write(machine.root.join("work/go"), "").unwrap();
+    let done = tty.until("its result", |screen| screen.contains("    last") && screen.contains("It ran."));
+    assert!(done.contains("✓ bash printf") && !done.contains("• bash"), "{done}");
+    let bytes = String::from_utf8_lossy(&tty.bytes()).into_owned();
+    assert!(!bytes.contains("\x1b]0;evil"), "an output reached the terminal as a control");
+}
+
+/// A session is chosen, and goes on with its own model, where none is configured.
+#[test]
+fn a_session_is_chosen_where_no_model_is_configured() {
+    let machine = Machine::new(&json!([{"text": "First."}, {"text": "Second."}]));
+    fs::write(machine.root.join("config/mainstay/config.toml"), "").unwrap();
+    let model = format!("script:{}", machine.root.join("script.json").display());
+    let mut tty = machine.start(&["--model", &model]);
+    tty.sees("Say what to do");
+    tty.type_in("begin it\r");
+    tty.until("the end of the turn", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
+    let mut again = machine.start(&["resume"]);
+    let offered = again.sees("Go on with which session?");
+    assert!(offered.contains("▸") && offered.contains("begin it") && !offered.contains("✗"), "{offered}");
+    again.type_in("\r");
+    again.until("the conversation", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    again.type_in("go on\r");
+    again.sees("Second.");
+    again.type_in("/quit\r");
+    assert_eq!(again.ended(), 0);
+    let mut none = machine.start(&["resume"]);
+    none.sees("Go on with which session?");
+    none.type_in("\x1b");
+    none.sees("Say what to do");
+    none.type_in("a new one\r");
+    none.until("why not", |screen| {
+        screen.contains("no model is configured") && screen.contains("› a new one")
+    });
+}
+
+/// N04: a silent notification waits for the next turn; a waking one begins it, and tells both in order.
+#[test]
+fn only_a_waking_notification_begins_a_turn() {
+    let machine = Machine::new(&json!([{"text": "First."}, {"text": "Woken."}]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    tty.until("the end of the turn", |screen| screen.contains("First.") && screen.contains("Say what to do"));
+    let sessions = fs::read_dir(machine.root.join("data/sessions")).unwrap().next().unwrap().unwrap();
+    let id = sessions.file_name().into_string().unwrap();
+    machine.run(&["notify", &id, "the build is green", "--silent"]);
+    let deadline = Instant::now() + PATIENCE;
+    while machine.of_kind("inbox").is_empty() {
+        assert!(Instant::now() < deadline, "the notification was not accepted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Whatever it had begun would be carried out before this.
+    tty.type_in("/cost\r");
+    tty.sees("tokens in");
+    assert_eq!((machine.of_kind("answer").len(), machine.of_kind("notice").len()), (1, 0));
+    machine.run(&["notify", &id, "look at it"]);
+    let woken = tty.until("a turn", |screen| screen.contains("Woken.") && screen.contains("Say what to do"));
+    assert_eq!(woken.matches("◦ a notification was delivered").count(), 2, "{woken}");
+    let notices: Vec<String> =
+        machine.of_kind("notice").iter().map(|notice| notice["text"].to_string()).collect();
+    assert!(notices[0].contains("the build is green") && notices[1].contains("look at it"), "{notices:?}");
+    assert_eq!(machine.of_kind("answer").len(), 2);
+}
+
+/// Ctrl-L: what another program wrote on the screen goes, and the conversation is there again.
+#[test]
+fn the_screen_is_drawn_anew() {
+    let machine = Machine::new(&json!([{"text": "First line.\n\nSecond line."}]));
+    let mut tty = machine.start(&[]);
+    tty.sees("Say what to do");
+    tty.type_in("begin\r");
+    let words =
+        |screen: &str| screen.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let before = words(&tty.until("the end of the turn", |screen| {
+        screen.contains("Second") && screen.contains("Say what to do") && screen.contains("approve auto")
+    }));
+    let mut other = File::options().write(true).open(&tty.name).unwrap();
+    other.write_all(b"\x1b[3;1Hwall: rubbish\x1b[5;1H\x1b[31mmore rubbish\x1b[K").unwrap();
+    tty.sees("more rubbish");
+    tty.type_in("\x0c");
+    tty.until("the screen as it was", |screen| words(screen) == before);
+}
+
+/// The conversation from before a compaction is shown too.
+#[test]
+fn history_reaches_beyond_the_segment() {
+    let machine = Machine::new(&json!({
+        "answers": [{"calls": [bash("seq 1 4000")]}, {"text": "First answer."}],
+        "summaries": [{"text": "The user asked for one thing, and it was done without any trouble."}],
+    }));
+    let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+    tty.sees("Say what to do");
+    tty.type_in("the very first\r");
+    tty.until("an answer", |screen| screen.contains("First answer.") && screen.contains("Say what to do"));
+    tty.type_in("/compact\r");
+    tty.until("a summary", |screen| screen.contains("◦ compacted:") && screen.contains("Say what to do"));
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
+    let mut again = machine.start(&["resume", "--last"]);
+    let shown = again.sees("Say what to do");
+    assert!(!shown.contains("◦ compacted:"), "{shown}");
+    again.type_in("/history\r");
+    let whole = again
+        .until("all of it", |screen| screen.contains("◦ compacted:") && screen.contains("Say what to do"));
+    assert!(whole.contains("› the very first") && whole.contains("First answer."), "{whole}");
+}
+
+/// How far commands are held is what this machine enforces, known with the first turn.
+#[test]
+fn the_sandbox_is_shown_as_it_is_enforced() {
+    let machine =
+        Machine::new(&json!([{"text": "One.", "delay_ms": 200, "calls": [bash("true")]}, {"text": "Two."}]));
+    let mut tty = machine.start(&["--approve", "all"]);
+    tty.sees("sandbox?");
+    tty.type_in("begin\r");
+    let shown = tty.until("what is enforced", |screen| {
+        screen.contains("Two.")
+            && (screen.contains("· sandbox · approve") || screen.contains("· sandbox in part · approve"))
+    });
+    assert!(!shown.contains("sandbox?"), "{shown}");
+    let doctor = {
+        let mut command = Command::new(MAINSTAY);
+        let output = machine.equip(command.arg("doctor")).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    tty.type_in("/permissions\r");
+    tty.until("what is enforced", |screen| {
+        screen.contains("this machine enforces") || screen.contains("not enforced in full")
+    });
+    assert!(doctor.contains("sandbox"), "{doctor}");
+    let off = machine.start(&["--sandbox", "off"]);
+    off.sees("no sandbox");
+}
+
+/// An image that a message names goes with it where the model looks at images; elsewhere the message comes back.
+#[test]
+fn images_go_with_a_message() {
+    let machine = Machine::new(&json!([]));
+    let dot = machine.root.join("my dot.png");
+    fs::write(&dot, PIXEL).unwrap();
+    fs::write(machine.root.join("work/dot.png"), PIXEL).unwrap();
+    let say = json!({"choices": [{"delta": {"content": "A dot."}, "finish_reason": "stop"}]}).to_string();
+    let server = Served::start(vec![Reply::chat_stream([say.as_str()])]);
+    machine.use_server(&server.base_url, "images = true");
+    let mut tty = machine.start(&[]);
+    // It is known by then what the model takes.
+    tty.sees("approve auto");
+    // As a terminal pastes a file that is dropped on it.
+    tty.type_in(format!("\x1b[200~'{}'\x1b[201~", dot.display()));
+    tty.until("the name", |screen| screen.contains("my dot.png\""));
+    tty.type_in("and @dot.png, what are they?\r");
+    let shown = tty.sees("A dot.");
+    assert_eq!(shown.matches("▣ PNG image, 67 bytes").count(), 2, "{shown}");
+    let prompt = &machine.of_kind("user_prompt")[0];
+    assert_eq!(prompt["images"].as_array().unwrap().len(), 2, "{prompt}");
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
+
+    machine.use_server(&server.base_url, "");
+    let mut blind = machine.start(&[]);
+    blind.sees("Say what to do");
+    blind.type_in("see @dot.png\r");
+    let refused =
+        blind.until("why not", |screen| screen.contains("not sent") && screen.contains("› see @dot.png"));
+    assert!(refused.contains("p/m is not said to take images"), "{refused}");
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 1, "nothing was begun");
+}
+
+/// Whatever terminal it is said to be: sixteen colours at most, none where none are wanted, no other screen, no ground.
+#[test]
+fn any_terminal_gets_what_it_understands() {
+    let text = "Some `code`.\n\n```rust\nfn main() { let s = \"x\"; } // 日本語\n```\n\nDone.";
+    let script = json!([{"calls": [bash("false"), bash("true")]}, {"text": text}]);
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 6] = [
+        (&[("TERM", "screen")], &[]),
+        (&[("TERM", "xterm-16color")], &[]),
+        (&[("TERM", "linux")], &[]),
+        (&[("TERM", "xterm-256color"), ("COLORFGBG", "0;15")], &["33m", "36m"]),
+        (&[("TERM", "tmux-256color"), ("COLORFGBG", "15;0")], &[]),
+        (&[("NO_COLOR", "1")], &["31m", "32m", "33m", "34m", "35m", "36m", "90m"]),
+    ];
+    for (variables, unwanted) in cases {
+        let machine = Machine::new(&script);
+        let mut tty = machine.start_with(&["--sandbox", "off", "--approve", "all"], variables);
+        tty.sees("Say what to do");
+        tty.type_in("begin\r");
+        tty.until("the end", |screen| screen.contains("Done.") && screen.contains("Say what to do"));
+        tty.type_in("/quit\r");
+        assert_eq!(tty.ended(), 0);
+        tty.is_restored();
+        let bytes = String::from_utf8(tty.bytes()).unwrap();
+        let never = ["38;5", "38;2", ";48;", "\x1b[48", "?1049", "?47h", "\x1b[6n", "]11;", "\x1b[2J"];
+        for part in never.iter().chain(unwanted) {
+            assert!(!bytes.contains(part), "{variables:?}: {part:?}");
+        }
+        assert!(unwanted.len() > 2 || bytes.contains(";32m"), "{variables:?}: no colours at all");
+    }
+    let machine = Machine::new(&script);
+    let mut dumb = machine.start_with(&[], &[("TERM", "dumb")]);
+    assert_eq!(dumb.ended(), 2);
+    dumb.until("what to use", |screen| screen.contains("no interface") && screen.contains("mainstay exec"));
+}
+
+/// A server for the model's wire on a thread of its own.
+struct Served {
+    base_url: String,
+    _stop: tokio::sync::oneshot::Sender<()>,
+}
+
+impl Served {
+    fn start(replies: Vec<Reply>) -> Self {
+        let (address, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = WireServer::start(replies).await.unwrap();
+                address.send(server.base_url()).unwrap();
+                let _ = stopped.await;
+            });
+        });
+        Served { base_url: told.recv().unwrap(), _stop: stop }
+    }
+}
+
+/// The least PNG: one pixel.
+const PIXEL: &[u8] = &[
+    0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0x00, 0x00, 0x00, 0x0D, 0x49, 0x48, 0x44, 0x52, 0x00,
+    0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00, 0x00, 0x3A, 0x7E, 0x9B, 0x55, 0x00,
+    0x00, 0x00, 0x0A, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9C, 0x63, 0x60, 0x00, 0x00, 0x00, 0x02, 0x00, 0x01,
+    0x48, 0xAF, 0xA4, 0x71, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4E, 0x44, 0xAE, 0x42, 0x60, 0x82,
+];
+
+/// C13: what is typed while the summary is made waits in sight, and is delivered once, in order, after it; if no room is made,
+/// it is the user's again.
+#[test]
+fn messages_typed_during_a_compaction_wait_for_its_end() {
+    let summary = "The user asked for one thing, and it was done without any trouble.";
+    let much = vec![json!({"calls": [bash("seq 1 4000")]})];
+    for (before, is_made) in [(much, true), (Vec::new(), false)] {
+        let answers =
+            [before, vec![json!({"text": "First answer."}), json!({"text": "I heard both."})]].concat();
+        let machine = Machine::new(&json!({
+            "answers": answers,
+            "summaries": [{"text": summary, "delay_ms": 1500}],
+        }));
+        let mut tty = machine.start(&["--sandbox", "off", "--approve", "all"]);
+        tty.sees("Say what to do");
+        tty.type_in("begin\r");
+        tty.until("an answer", |screen| {
+            screen.contains("First answer.") && screen.contains("Say what to do")
+        });
+        tty.type_in("/compact\r");
+        tty.sees("making room");
+        tty.type_in("word one\r");
+        tty.type_in("word two\r");
+        tty.sees("waits: word two");
+        let prompts = || -> Vec<String> {
+            let texts = machine.of_kind("user_prompt");
+            texts.iter().map(|prompt| prompt["text"].as_str().unwrap().to_owned()).collect()
+        };
+        if is_made {
+            let done =
+                tty.until("both", |screen| screen.contains("I heard both.") && screen.contains("Say what"));
+            assert!(done.find("◦ compacted:").unwrap() < done.find("› word one").unwrap(), "{done}");
+            assert_eq!(prompts(), ["begin", "word one", "word two"]);
+        } else {
+            tty.until("both back", |screen| {
+                screen.contains("not summarised") && screen.contains("› word one\n  word two")
+            });
+            assert_eq!(prompts(), ["begin"]);
+        }
+    }
+}
+
+/// Names are completed, the text is edited elsewhere, and what was done is taken back, file by file and message by message.
+#[test]
+fn what_was_done_can_be_taken_back() {
+    let machine = Machine::new(&json!([
+        {"calls": [{"name": "write", "arguments": {"path": "made.txt", "content": "x\n"}}]},
+        {"text": "First."}, {"text": "Second."}, {"text": "Third."},
+    ]));
+    fs::write(machine.root.join("work/.gitignore"), "hidden.md\n").unwrap();
+    fs::write(machine.root.join("work/hidden.md"), "").unwrap();
+    fs::write(machine.root.join("work/notes.md"), "").unwrap();
+    let mut tty = machine.start_with(&[], &[("VISUAL", "sed -i s/draft/read/")]);
+    tty.sees("Say what to do");
+    tty.type_in("draft @md");
+    let offered = tty.sees("@notes.md");
+    assert!(!offered.contains("hidden"), "{offered}");
+    tty.type_in("\t\x07");
+    tty.sees("› read @notes.md");
+    tty.type_in("\r");
+    let idle =
+        |word: &'static str| move |screen: &str| screen.contains(word) && screen.contains("Say what to do");
+    tty.until("an answer", idle("First."));
+    tty.type_in("second message\r");
+    tty.until("an answer", idle("Second."));
+    assert!(machine.root.join("work/made.txt").exists());
+    tty.type_in("/rewind\r");
+    tty.until("the messages", |screen| {
+        screen.contains("Go back to") && screen.contains("  1  read @notes.md")
+    });
+    tty.type_in("\r");
+    tty.until("the message", |screen| {
+        screen.contains("stands at the end of turn 1") && screen.contains("› second message")
+    });
+    tty.type_in("\x15/undo\r");
+    tty.until("what was undone", idle("removed "));
+    assert!(!machine.root.join("work/made.txt").exists());
+    tty.type_in("/fork\r");
+    tty.until("the copy", idle("this is the copy"));
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
+    tty.type_in("/quit\r");
+    assert_eq!(tty.ended(), 0);
 }

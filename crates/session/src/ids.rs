@@ -34,6 +34,11 @@ impl SessionId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The part that is shown to people and may be typed: its end, which is random. Its beginning is the time.
+    pub fn short(&self) -> &str {
+        &self.0[self.0.len() - 8..]
+    }
 }
 
 impl fmt::Display for SessionId {

@@ -27,6 +27,7 @@ mod export;
 mod archive;
 mod repair;
 mod search;
+mod whole;
 mod import;
 
 use std::collections::VecDeque;
@@ -61,6 +62,7 @@ pub use repair::{Inspection, RepairError, Repaired, SegmentFound, inspect, repai
 pub use rewind::{RewindError, RewindTo, Rewound};
 pub use search::{Found, search};
 pub use spill::{Spill, SpillError, SpillWriter};
+pub use whole::{Passage, whole_conversation};
 
 use file::LogFile;
 use lock::Lock;

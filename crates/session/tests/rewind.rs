@@ -7,8 +7,11 @@ use std::fs;
 use std::path::Path;
 
 use common::{Session, answer, now, plan_arguments, prompt, temp_dir, text};
+use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Grant, InboxMessage, Notice, NoticeKind};
-use mainstay_session::log::{DamageKind, Durability, Log, RewindError, RewindTo, read};
+use mainstay_session::log::{
+    DamageKind, Durability, Log, Passage, RewindError, RewindTo, read, whole_conversation,
+};
 use mainstay_session::request::request;
 use mainstay_session::state::SessionState;
 
@@ -360,4 +363,33 @@ fn the_turns_in_view_are_those_of_the_branch() {
     session.append(answer(vec![text("I see.")]));
     session.end_turn();
     assert_eq!(in_view(&session), of(&[(0, "turn 1"), (1, "turn 7"), (2, "turn 8"), (3, "-")]));
+}
+
+/// Across segments, and with what was left behind: all that was said, once and in order.
+#[test]
+fn the_whole_conversation_is_more_than_a_segments() {
+    let home = temp_dir();
+    let (mut session, _) = turns(home.path(), 2);
+    let whole = |session: &Session| whole_conversation(session.log.dir()).unwrap();
+    let said = |history: &[Item]| history.iter().cloned().map(Passage::Said).collect::<Vec<_>>();
+    let first = said(&session.state().history);
+    assert_eq!(whole(&session), first);
+    session.next_segment(1);
+    turn(&mut session, 3);
+    let grown = whole(&session);
+    assert_eq!(grown[..first.len()], first);
+    let prompts = |passages: &[Passage]| {
+        let text = |passage: &Passage| match passage {
+            Passage::Said(Item::Prompt { text, .. }) => Some(text.clone()),
+            Passage::Said(_) | Passage::Compacted(_) | Passage::WentBack(_) => None,
+        };
+        passages.iter().filter_map(text).collect::<Vec<_>>()
+    };
+    assert_eq!(prompts(&grown), ["turn 1", "turn 2", "turn 3"]);
+    session.rewind(RewindTo::Turn(1));
+    turn(&mut session, 4);
+    let rewound = whole(&session);
+    assert_eq!(rewound[..grown.len()], grown);
+    assert_eq!(prompts(&rewound), ["turn 1", "turn 2", "turn 3", "turn 4"]);
+    assert_eq!(rewound.iter().filter(|passage| matches!(passage, Passage::WentBack(_))).count(), 1);
 }

@@ -72,6 +72,7 @@ fn context(root: &Path) -> CallContext {
         spill: Spill::of_session(&session, Durability::Relaxed),
         takes_images: false,
         max_result_bytes: 50 << 10,
+        on_output: Arc::new(|_| {}),
         cancel: CancellationToken::new(),
     }
 }

@@ -84,6 +84,7 @@ fn context(root: &Path) -> CallContext {
         spill: Spill::of_session(&root.join(".session"), Durability::Relaxed),
         takes_images: false,
         max_result_bytes: 50 << 10,
+        on_output: Arc::new(|_| {}),
         cancel: CancellationToken::new(),
     }
 }

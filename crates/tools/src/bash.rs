@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
 use crate::jobs::{Waited, said_of};
+use crate::looking_on::LookingOn;
 use crate::output::{Capture, Captured};
 use crate::sandbox::Signs;
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Supervisor};
@@ -47,7 +48,15 @@ impl Bash {
         let mut capture = Capture::new(context.spill.clone());
         let timeout = Duration::from_millis(asked.timeout_ms);
         let intent = |process| (context.intent)(process);
-        let finished = self.supervisor.run(run, timeout, intent, |bytes| capture.push(bytes)).await;
+        let looking_on = LookingOn::new(context.on_output.clone());
+        let output = |bytes: &[u8]| {
+            capture.push(bytes);
+            looking_on.push(bytes);
+        };
+        let finished = tokio::select! {
+            finished = self.supervisor.run(run, timeout, intent, output) => finished,
+            never = looking_on.tell() => match never {},
+        };
         let captured = ended(capture, context.max_result_bytes).await;
         match finished {
             Ok(finished) => {

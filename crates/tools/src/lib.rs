@@ -9,6 +9,7 @@ pub mod repository;
 pub mod sandbox;
 mod supervisor;
 mod output;
+mod looking_on;
 mod jobs;
 
 pub mod tool;
@@ -47,7 +48,7 @@ pub use read::Read;
 pub use supervisor::{StartedProcess, Supervisor, supervise_if_asked};
 pub use sys::{harden_process, is_running};
 pub use todo_write::TodoWrite;
-pub use tool::{CallContext, RESULT_BYTES, Seen, Tool, ToolError, ToolKind, ToolOutput};
+pub use tool::{CallContext, OnOutput, RESULT_BYTES, Seen, Tool, ToolError, ToolKind, ToolOutput};
 pub use write::Write;
 
 use mainstay_session::message::ToolSpec;

@@ -139,7 +139,7 @@ fn may_steer(byte: u8) -> bool {
 }
 
 /// The text of some bytes, and whether some of them were not UTF-8.
-fn inert(bytes: &[u8]) -> (String, bool) {
+pub(crate) fn inert(bytes: &[u8]) -> (String, bool) {
     let mut inert = Inert::default();
     let mut text = String::with_capacity(bytes.len());
     inert.push(bytes, &mut text);

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::jobs::Jobs;
 use crate::supervisor::StartedProcess;
+
 /// The most bytes that any one result has, whatever the model's window.
 pub const RESULT_BYTES: usize = 50 * 1024;
 
@@ -58,6 +59,10 @@ pub enum ToolKind {
 /// Looks up the hash of a file's bytes as the model knows them, by resolved path.
 pub type Seen = Arc<dyn Fn(&Path) -> Option<ContentHash> + Send + Sync>;
 
+/// Hears the end of what a call has printed so far, while it runs: a few lines that steer no terminal, all of them anew
+/// each time.
+pub type OnOutput = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What a call is given to work with.
 #[derive(Clone)]
 pub struct CallContext {
@@ -80,6 +85,9 @@ pub struct CallContext {
     pub takes_images: bool,
     /// The most bytes that a result may have.
     pub max_result_bytes: usize,
+    /// Who looks on while the call runs. For the eye alone: what is told here is bounded, comes a few times a second at
+    /// most, and is never what the model reads. Must return soon.
+    pub on_output: OnOutput,
     /// Fires when the call shall end.
     pub cancel: CancellationToken,
 }

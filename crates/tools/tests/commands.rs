@@ -108,6 +108,7 @@ const OUTPUT: &[(&str, Case)] = cases![
         a_cut_is_between_characters,
         bytes_that_are_no_text_are_said,
         terminal_control_is_taken_out,
+        what_is_printed_is_told_while_it_runs,
         a_vanished_directory_is_said,
         timeouts_are_kept_to_and_said,
         long_and_impossible_commands,

@@ -48,6 +48,7 @@ impl Workspace {
             spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
             takes_images: false,
             max_result_bytes: 1 << 20,
+            on_output: Arc::new(|_| {}),
             cancel: CancellationToken::new(),
         };
         let ws = Workspace { _outer: outer, root, outside, context };

@@ -18,8 +18,9 @@ use mainstay_agent::session::entry::{Job, Totals};
 use mainstay_agent::session::log::SessionSummary;
 use mainstay_agent::session::message::ToolCall;
 use mainstay_agent::session::plan::PlanInView;
-use mainstay_agent::{Approval, ApprovalRequest, Event};
+use mainstay_agent::{Approval, ApprovalRequest, Event, Hold};
 
+use crate::attachments;
 use crate::commands::{self, Command};
 use crate::editor::Editor;
 use crate::highlight::Code;
@@ -96,6 +97,8 @@ pub(crate) enum Told {
     Turns(Vec<(u64, Option<String>)>),
     /// Messages that cannot be delivered now go back to where they were written.
     Returned(Vec<String>),
+    /// How far a sandbox holds every command.
+    Held(Hold),
 }
 
 /// A session as it is when it is opened.
@@ -119,8 +122,10 @@ pub(crate) struct Opened {
     pub(crate) workspace: PathBuf,
     /// What is asked about: `ask`, `edits`, `auto` or `all`.
     pub(crate) approve: &'static str,
-    /// Whether a sandbox holds every command.
-    pub(crate) is_sandboxed: bool,
+    /// How far a sandbox holds every command; none where that was not tried yet.
+    pub(crate) hold: Option<Hold>,
+    /// Whether the model looks at images.
+    pub(crate) takes_images: bool,
 }
 
 /// Something to be done.
@@ -194,12 +199,23 @@ pub(crate) struct Work {
     pub(crate) since: Duration,
     /// What the model is heard thinking.
     pub(crate) reasoning: String,
-    /// Calls that run, and since when.
-    pub(crate) calls: Vec<(ToolCall, Duration)>,
+    /// Calls that run.
+    pub(crate) calls: Vec<Running>,
     /// What is waited for.
     pub(crate) phase: Phase,
     /// Whether the user cancelled it.
     pub(crate) is_cancelled: bool,
+}
+
+/// A call that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The call.
+    pub(crate) call: ToolCall,
+    /// Since when, without the time in which the user was asked.
+    pub(crate) since: Duration,
+    /// The last lines that it printed.
+    pub(crate) output: Vec<String>,
 }
 
 /// What is waited for.
@@ -423,6 +439,11 @@ impl App {
         matches!(self.overlay, Some(Overlay::Approval(_)))
     }
 
+    /// Whether there is something on its way to the scrollback.
+    pub(crate) fn is_committing(&self) -> bool {
+        !self.commits.is_empty()
+    }
+
     /// The rows that are on their way to the scrollback, for as long as they are not there.
     pub(crate) fn committing(&self) -> Vec<Row> {
         let of = |commit: &Commit| match commit {
@@ -470,6 +491,11 @@ impl App {
                 let text = self.editor.take();
                 self.remember(&text, effects);
                 self.command(command, effects);
+            }
+            None if self.work.is_some() && !attachments::named(self.editor.shown()).is_empty() => {
+                self.say_hint(
+                    "an image goes with a message that begins a turn; send it when this one has ended",
+                );
             }
             None => {
                 let text = self.editor.take();

@@ -68,7 +68,7 @@ const KEYS: [(&str, &str); 12] = [
     ("Esc", "cancel the turn"),
     ("Ctrl-C twice", "leave"),
     ("Up, Down", "earlier messages; take back one that waits"),
-    ("@", "names of files, Tab completes"),
+    ("@", "names of files, Tab completes; an image goes along"),
     ("Ctrl-O", "the last call in full; again for the one before"),
     ("Ctrl-G", "write in $VISUAL or $EDITOR"),
     ("Ctrl-A, Ctrl-E", "beginning and end of the line"),

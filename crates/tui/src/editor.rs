@@ -3,10 +3,11 @@
 //! A long paste stands in the text as one short placeholder, which the cursor jumps over and which is deleted as one; what
 //! is sent has the whole paste in its place. So typing stays quick whatever was pasted.
 
+use ratatui::style::Style;
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::text::{plain_line, width};
+use crate::text::{Cell, breaks, end_of_row, plain_line, width};
 
 /// A paste with more lines or bytes than this is shown as a placeholder.
 const LONG_LINES: usize = 8;
@@ -50,6 +51,42 @@ pub(crate) struct Layout {
     pub(crate) row: usize,
     /// The cursor's column.
     pub(crate) column: usize,
+}
+
+impl Layout {
+    /// Adds the rows of a line. The cursor stands before its grapheme of this number.
+    fn lay(&mut self, line: &str, cursor: Option<usize>, columns: usize) {
+        let shown: Vec<String> = line.graphemes(true).map(plain_line).collect();
+        let cells: Vec<Cell<'_>> =
+            shown.iter().map(|shown| (shown.as_str(), Style::new(), width(shown))).collect();
+        let breaks = breaks(&cells);
+        let columns_of = |cells: &[Cell<'_>]| cells.iter().map(|cell| cell.2).sum::<usize>();
+        let mut start = 0;
+        loop {
+            let end = end_of_row(&cells, &breaks, start, columns);
+            let is_last = end == cells.len();
+            // White space that hangs over the edge is not shown.
+            let over = columns_of(&cells[start..end]).saturating_sub(columns);
+            let hanging = cells[start..end].iter().rev().take(over).take_while(|cell| cell.0 == " ").count();
+            self.rows.push(cells[start..end - hanging].iter().map(|cell| cell.0).collect());
+            if let Some(cursor) = cursor
+                && (cursor < end || is_last)
+                && cursor >= start
+            {
+                (self.row, self.column) = (self.rows.len() - 1, columns_of(&cells[start..cursor]));
+                if self.column >= columns && cursor == cells.len() {
+                    // What is typed next stands there.
+                    self.rows.push(String::new());
+                    (self.row, self.column) = (self.rows.len() - 1, 0);
+                }
+                self.column = self.column.min(columns - 1);
+            }
+            if is_last {
+                return;
+            }
+            start = end;
+        }
+    }
 }
 
 /// A step of the cursor.
@@ -220,46 +257,18 @@ impl Editor {
         true
     }
 
-    /// The rows of the screen that the text takes, and where the cursor is.
+    /// The rows of the screen that the text takes, broken between words, and where the cursor is.
     pub(crate) fn layout(&self, columns: usize) -> Layout {
         let columns = columns.max(2);
-        let mut rows = vec![String::new()];
-        let mut used = 0;
-        let mut place = (0, 0);
-        let mut at = 0;
-        for grapheme in self.text.graphemes(true) {
-            if grapheme == "\n" {
-                if at == self.cursor {
-                    place = (rows.len() - 1, used);
-                }
-                at += grapheme.len();
-                rows.push(String::new());
-                used = 0;
-                continue;
-            }
-            let shown = plain_line(grapheme);
-            let room = width(&shown);
-            if used + room > columns {
-                rows.push(String::new());
-                used = 0;
-            }
-            if at == self.cursor {
-                place = (rows.len() - 1, used);
-            }
-            at += grapheme.len();
-            if let Some(row) = rows.last_mut() {
-                row.push_str(&shown);
-            }
-            used += room;
+        let mut layout = Layout { rows: Vec::new(), row: 0, column: 0 };
+        let mut start = 0;
+        for line in self.text.split('\n') {
+            let is_here = (start..=start + line.len()).contains(&self.cursor);
+            let cursor = is_here.then(|| line[..self.cursor - start].graphemes(true).count());
+            layout.lay(line, cursor, columns);
+            start += line.len() + 1;
         }
-        if at == self.cursor {
-            if used >= columns {
-                rows.push(String::new());
-                used = 0;
-            }
-            place = (rows.len() - 1, used);
-        }
-        Layout { rows, row: place.0, column: place.1 }
+        layout
     }
 
     fn delete(&mut self, start: usize, end: usize, step: Step) {
@@ -421,5 +430,25 @@ mod tests {
         assert_eq!((layout.row, layout.column), (3, 2));
         let full = Editor::with("abc").layout(3);
         assert_eq!((full.rows, full.row, full.column), (vec!["abc".to_owned(), String::new()], 1, 0));
+    }
+
+    /// Words stay whole, and the cursor stands where the next letter comes.
+    #[test]
+    fn rows_break_between_words() {
+        let laid = |text: &str, columns| {
+            let layout = Editor::with(text).layout(columns);
+            (layout.rows.join("|"), layout.row, layout.column)
+        };
+        assert_eq!(laid("one two three", 8), ("one two |three".to_owned(), 1, 5));
+        assert_eq!(laid("one two  ", 8), ("one two |".to_owned(), 1, 0));
+        assert_eq!(laid("one two   x", 7), ("one two|x".to_owned(), 1, 1));
+        assert_eq!(laid("日本語です。", 10), ("日本語で|す。".to_owned(), 1, 4));
+        let mut editor = Editor::with("one two three");
+        editor.left(Step::Word);
+        let layout = editor.layout(8);
+        assert_eq!((layout.row, layout.column), (1, 0));
+        editor.left(Step::Character);
+        let layout = editor.layout(7);
+        assert_eq!((layout.rows.join("|"), layout.row, layout.column), ("one two|three".to_owned(), 0, 6));
     }
 }

@@ -12,6 +12,7 @@ mod highlight;
 mod editor;
 mod files;
 mod transcript;
+mod attachments;
 mod commands;
 mod app;
 mod view;
@@ -21,5 +22,6 @@ mod terminal;
 mod worker;
 mod run;
 
+pub use painter::Colours;
 pub use run::{Left, Options, Start, run};
 pub use worker::{Host, Prepared};

@@ -3,12 +3,17 @@
 //! [`finished`] says how much of a growing text can no longer change its looks: all blocks but the last. So only the
 //! last block is read again when more comes. HTML is shown as the text it is, images by their description.
 
+use std::borrow::Cow;
+
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 
 use crate::text::{Row, plain, plain_line, width};
 use crate::theme::{ACCENT, BOLD, CODE, DIM, PLAIN};
+
+/// How much of the end of a growing text is shown, in bytes: some screens of it.
+const END: usize = 8 << 10;
 
 /// A part of a rendered text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +49,21 @@ pub(crate) fn finished(text: &str) -> usize {
         }
     }
     last
+}
+
+/// The end of a growing text, for where only its last rows are shown, so that a long block costs no more than a short
+/// one. It begins where a block of code began anew, else between lines or words; the place moves now and then only.
+pub(crate) fn end_of(text: &str) -> Cow<'_, str> {
+    if text.len() <= 2 * END {
+        return text.into();
+    }
+    let end = &text[text.ceil_char_boundary((text.len() / END - 1) * END)..];
+    let begin = end.find('\n').filter(|at| *at < END / 2).or_else(|| end.find(' '));
+    let end = begin.map_or(end, |at| &end[at + 1..]);
+    match text.trim_start().lines().next().filter(|line| line.starts_with("```") || line.starts_with("~~~")) {
+        Some(fence) => format!("{fence}\n{end}").into(),
+        None => end.into(),
+    }
 }
 
 /// Renders a text. Between its blocks stands an empty row, but not between pieces.
@@ -360,8 +380,9 @@ mod tests {
 
         Some em and code and a
         link
-        (https://example.invalid
-        /x). Same paragraph.
+        (https://
+        example.invalid/x). Same
+        paragraph.
 
         • one
         • two with many words in
@@ -396,6 +417,27 @@ mod tests {
         for (text, done) in table {
             assert_eq!(&text[..finished(text)], done, "{text:?}");
         }
+    }
+
+    /// What is shown of a long block is its end, in the same looks.
+    #[test]
+    fn the_end_of_a_long_block_looks_like_it() {
+        let last = |text: &str| shown(text, 60).lines().rev().take(20).map(str::to_owned).collect::<Vec<_>>();
+        let line = "let value = *parser*; // 日本語\n";
+        for text in [
+            format!("```rust\n{}", line.repeat(2_000)),
+            format!("~~~\n{}", line.repeat(2_000)),
+            (0..2_000).map(|n| format!("- item {n} of *many*\n")).collect(),
+            format!("{}\n\n", "short"),
+        ] {
+            let end = end_of(&text);
+            assert!(end.len() <= 2 * END + 100, "{}", end.len());
+            assert_eq!(last(&end), last(&text));
+        }
+        let paragraph = "many *words* of one paragraph, ".repeat(2_000);
+        let words = |text: &str| shown(text, 60).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let end = words(&end_of(&paragraph));
+        assert!(end.len() > 1_000 && words(&paragraph).ends_with(&end), "{}", end.len());
     }
 
     /// However the text is cut, its finished part and its rest together show what the whole shows.

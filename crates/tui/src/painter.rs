@@ -5,6 +5,7 @@
 //! movement is relative to where the cursor was left, so nothing is ever asked of the terminal, and there is no
 //! alternate screen to come back from. What changes is written in one piece, which terminals that know of it show at once.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -15,6 +16,49 @@ use ratatui::text::Line;
 use crate::text::{Row, Wrap};
 use crate::view::View;
 
+/// How many rows of the conversation are held for drawing the screen anew.
+const HELD: usize = 200;
+
+/// Which colours are written. Never a background, and never one that is not among the terminal's own sixteen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colours {
+    /// None.
+    No,
+    /// On a dark ground.
+    OnDark,
+    /// On a light ground, where yellow and cyan can hardly be read.
+    OnLight,
+    /// On a ground that is not known. Yellow is what cannot be read on the other one.
+    OnAny,
+}
+
+impl Colours {
+    /// The code of a colour, if it is to be written.
+    fn code(self, colour: Color) -> Option<u8> {
+        let (yellow, cyan) = match self {
+            Colours::No => return None,
+            Colours::OnDark => (33, 36),
+            Colours::OnLight => (35, 34),
+            Colours::OnAny => (35, 36),
+        };
+        Some(match colour {
+            Color::Red => 31,
+            Color::Green => 32,
+            Color::Yellow => yellow,
+            Color::Blue => 34,
+            Color::Magenta => 35,
+            Color::Cyan => cyan,
+            // The bright ones: grey is for both grounds, of the others the plain ones are.
+            Color::Indexed(8) => 90,
+            Color::Indexed(11) => yellow,
+            Color::Indexed(14) => cyan,
+            Color::Indexed(n @ 9..=13) => n + 22,
+            // No other colour is ever used.
+            _ => return None,
+        })
+    }
+}
+
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
 
@@ -22,18 +66,20 @@ const END: &str = "\x1b[?2026l";
 #[derive(Debug)]
 pub(crate) struct Painter<W> {
     out: W,
-    has_colours: bool,
+    colours: Colours,
     /// What is on the screen.
     shown: Option<View>,
     /// In which row of the live area the cursor is.
     row: u16,
     title: String,
+    /// The last rows of the conversation.
+    printed: VecDeque<Row>,
 }
 
 impl<W: Write> Painter<W> {
     /// A painter that writes to `out`. The cursor must be at the beginning of an empty line.
-    pub(crate) fn new(out: W, has_colours: bool) -> Self {
-        Painter { out, has_colours, shown: None, row: 0, title: String::new() }
+    pub(crate) fn new(out: W, colours: Colours) -> Self {
+        Painter { out, colours, shown: None, row: 0, title: String::new(), printed: VecDeque::new() }
     }
 
     /// Prints rows above the live area and draws it below them.
@@ -50,8 +96,16 @@ impl<W: Write> Painter<W> {
                 Wrap::Terminal => self.line(&row.line, broken.last().is_some_and(is_full), &mut bytes),
             }
         }
+        self.hold(rows);
         self.whole(&view, &mut bytes);
         self.finish(view, bytes)
+    }
+
+    fn hold(&mut self, rows: &[Row]) {
+        let new = &rows[rows.len().saturating_sub(HELD)..];
+        let excess = (self.printed.len() + new.len()).saturating_sub(HELD);
+        self.printed.drain(..excess);
+        self.printed.extend(new.iter().cloned());
     }
 
     /// Draws the live area.
@@ -85,11 +139,21 @@ impl<W: Write> Painter<W> {
         self.row = above + inside;
     }
 
-    /// Draws from nothing: on an empty screen, below what is in the scrollback.
-    pub(crate) fn redraw(&mut self, view: View) -> io::Result<()> {
-        self.shown = None;
-        self.row = 0;
-        let mut bytes = format!("{BEGIN}\x1b[H\x1b[2J");
+    /// Draws a screen of so many rows anew, whatever is on it: the end of the conversation and the live area below it.
+    pub(crate) fn redraw(&mut self, screen: u16, view: View) -> io::Result<()> {
+        let columns = usize::from(view.buffer.area.width);
+        let room = usize::from(screen.saturating_sub(view.buffer.area.height));
+        let mut lines: Vec<Line<'static>> = Vec::new();
+        for row in self.printed.iter().rev() {
+            if lines.len() >= room {
+                break;
+            }
+            lines.extend(row.wrapped(columns).into_iter().rev());
+        }
+        lines.truncate(room);
+        let mut bytes = format!("{BEGIN}\x1b[0m\x1b[H");
+        // Written over row by row, for the reason that `line` has.
+        lines.iter().rev().for_each(|line| self.line(line, line.width() >= columns, &mut bytes));
         self.whole(&view, &mut bytes);
         self.finish(view, bytes)
     }
@@ -127,6 +191,12 @@ impl<W: Write> Painter<W> {
     pub(crate) fn bell(&mut self) -> io::Result<()> {
         self.out.write_all(b"\x07")?;
         self.out.flush()
+    }
+
+    /// What it wrote to.
+    #[cfg(test)]
+    pub(crate) fn into_inner(self) -> W {
+        self.out
     }
 
     fn to_top(&self, bytes: &mut String) {
@@ -202,7 +272,8 @@ impl<W: Write> Painter<W> {
     }
 
     fn restyle(&self, now: &mut Style, wanted: Style, bytes: &mut String) {
-        let wanted = if self.has_colours { wanted } else { Style { fg: None, ..wanted } };
+        let colour = wanted.fg.and_then(|colour| self.colours.code(colour));
+        let wanted = if colour.is_some() { wanted } else { Style { fg: None, ..wanted } };
         if *now == wanted {
             return;
         }
@@ -219,16 +290,8 @@ impl<W: Write> Painter<W> {
                 let _ = write!(bytes, ";{code}");
             }
         }
-        match wanted.fg {
-            Some(Color::Red) => bytes.push_str(";31"),
-            Some(Color::Green) => bytes.push_str(";32"),
-            Some(Color::Yellow) => bytes.push_str(";33"),
-            Some(Color::Blue) => bytes.push_str(";34"),
-            Some(Color::Magenta) => bytes.push_str(";35"),
-            Some(Color::Cyan) => bytes.push_str(";36"),
-            Some(Color::Indexed(n)) => drop(write!(bytes, ";38;5;{n}")),
-            // No other colour is ever used.
-            Some(_) | None => {}
+        if let Some(code) = colour {
+            let _ = write!(bytes, ";{code}");
         }
         bytes.push('m');
     }
@@ -275,6 +338,14 @@ fn used_columns(buffer: &Buffer, y: u16) -> u16 {
 fn style_of(cell: &Cell) -> Style {
     let fg = Some(cell.fg).filter(|colour| *colour != Color::Reset);
     Style { fg, add_modifier: cell.modifier, ..Style::new() }
+}
+
+#[cfg(test)]
+impl Painter<Vec<u8>> {
+    /// How many bytes were written since this was asked.
+    pub(crate) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.out).len()
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! times a second.
 
 use std::io::{self, Stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crossterm::event::{Event as Input, EventStream};
 use futures_util::StreamExt;
+use mainstay_agent::session::ids::SessionId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -20,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, Effect, Msg, Opened};
 use crate::files;
 use crate::highlight::{Code, Highlighter};
-use crate::painter::Painter;
+use crate::painter::{Colours, Painter};
 use crate::store::{Draft, Store};
 use crate::terminal::Terminal;
 use crate::text::Row;
 use crate::view::view;
-use crate::worker::{Host, Job, Outbox, Shared, Worker};
+use crate::worker::{Begin, Host, Job, Outbox, Shared, Worker};
 
 /// How often what streams is drawn.
 const FRAME: Duration = Duration::from_millis(33);
@@ -56,10 +57,10 @@ pub struct Options {
     pub data_home: PathBuf,
     /// The workspace, absolute and resolved.
     pub workspace: PathBuf,
-    /// The name of the model that is configured.
+    /// The name of the model that is configured; empty if none is.
     pub model: String,
-    /// Whether colours are wanted.
-    pub has_colours: bool,
+    /// Which colours are wanted.
+    pub colours: Colours,
     /// The command that edits a file, if there is one.
     pub editor: Option<String>,
     /// The program around the interface.
@@ -147,7 +148,7 @@ impl Runtime {
         let mut runtime = Runtime {
             app: App::new(size, opened, Vec::new()),
             terminal,
-            painter: Painter::new(io::stdout(), options.has_colours),
+            painter: Painter::new(io::stdout(), options.colours),
             keys: None,
             msgs,
             sender,
@@ -174,7 +175,7 @@ impl Runtime {
         self.app.today = Some(jiff::Timestamp::now());
         self.app.remember_earlier(self.store.earlier());
         self.session = match &self.options.start {
-            Start::Resume(dir) => dir.file_name().and_then(|name| name.to_str()).map(short_id),
+            Start::Resume(dir) => id_of(dir).map(|id| id.short().to_owned()),
             Start::New | Start::Choose => None,
         };
         // Who chooses a session gets what was being written in that one.
@@ -185,9 +186,10 @@ impl Runtime {
         self.ended = ended;
         let ending = Ending { msgs: self.sender.clone(), done };
         let host = self.options.host.clone();
-        let session = match &self.options.start {
-            Start::Resume(dir) => Some(dir.clone()),
-            Start::New | Start::Choose => None,
+        let begin = match &self.options.start {
+            Start::Resume(dir) => Begin::With(dir.clone()),
+            Start::New => Begin::New,
+            Start::Choose => Begin::Idle,
         };
         if self.options.start == Start::Choose {
             match host.sessions() {
@@ -199,7 +201,7 @@ impl Runtime {
             let _ending = ending;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(Worker::new(host, shared, receiver).serve(session));
+                runtime.block_on(Worker::new(host, shared, receiver).serve(begin));
             }
         })?;
         self.look_at_branch();
@@ -362,8 +364,9 @@ impl Runtime {
             Effect::Remember(text) => drop(self.store.remember(&text)),
             Effect::Bell => self.painter.bell()?,
             Effect::Redraw => {
-                self.unprinted.clear();
-                self.painter.redraw(view(&self.app))?;
+                // What is to be printed goes into the scrollback first.
+                self.draw()?;
+                self.painter.redraw(self.app.size.1, view(&self.app))?;
             }
             Effect::LookAtBranch => self.look_at_branch(),
             Effect::Suspend => self.suspend()?,
@@ -466,9 +469,9 @@ impl Runtime {
     }
 }
 
-/// The end of a session's id, as it is shown.
-fn short_id(id: &str) -> String {
-    id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned()
+/// The id of the session in a folder.
+fn id_of(dir: &Path) -> Option<SessionId> {
+    dir.file_name()?.to_str()?.parse().ok()
 }
 
 /// The text as the editor leaves it.

@@ -60,3 +60,6 @@ fn leave() {
         let _ = disable_raw_mode();
     }
 }
+
+#[cfg(test)]
+mod tests;

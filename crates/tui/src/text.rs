@@ -1,11 +1,13 @@
 //! Text as a terminal shows it: widths, inert characters, line breaks.
 //!
 //! Whatever comes from a model, a tool, a file or another process passes [`plain`] or [`plain_line`] on its way to the
-//! screen, so that it can show itself and steer nothing. Widths are those of grapheme clusters, in columns.
+//! screen, so that it can show itself and steer nothing. Widths are those of grapheme clusters, in columns. Lines break
+//! where Unicode's rules allow it (UAX 14): between words, and between ideographs but not before their punctuation.
 
 use mainstay_agent::session::plan::one_line;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use unicode_linebreak::linebreaks;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -111,38 +113,40 @@ pub(crate) fn shortened(text: &str, max: usize) -> String {
     short
 }
 
-/// A piece of a line that is never broken, with the style it has.
-type Cell = (String, Style, usize);
+/// A piece of a line that is never broken, with the style it has and its columns.
+pub(crate) type Cell<'a> = (&'a str, Style, usize);
 
-fn cells(line: &Line<'static>) -> Vec<Cell> {
-    let of_span = |span: &Span<'static>| {
+fn cells<'a>(line: &'a Line<'static>) -> Vec<Cell<'a>> {
+    let mut cells = Vec::new();
+    for span in &line.spans {
         let style = line.style.patch(span.style);
-        span.content.graphemes(true).map(|g| (g.to_owned(), style, g.width())).collect::<Vec<_>>()
-    };
-    line.spans.iter().flat_map(of_span).collect()
+        cells.extend(span.content.graphemes(true).map(|g| (g, style, g.width())));
+    }
+    cells
 }
 
-fn joined(cells: &[Cell]) -> Line<'static> {
+fn joined(cells: &[Cell<'_>]) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     for (text, style, _) in cells {
         match spans.last_mut() {
             Some(last) if last.style == *style => last.content.to_mut().push_str(text),
-            _ => spans.push(Span::styled(text.clone(), *style)),
+            _ => spans.push(Span::styled((*text).to_owned(), *style)),
         }
     }
     Line::from(spans)
 }
 
-/// Breaks a line between words, or inside one that is too long or has no spaces, as Chinese and Japanese have none.
+/// Breaks a line between words, or inside one that is wider than a row.
 fn wrap(line: &Line<'static>, width: usize, indent: usize) -> Vec<Line<'static>> {
     let cells = cells(line);
+    let breaks = breaks(&cells);
     let width = width.max(1);
-    let indent = if indent * 2 > width { 0 } else { indent };
+    let indent = if indent * 2 > width { width / 10 } else { indent };
     let mut rows = Vec::new();
     let mut start = 0;
     while start < cells.len() {
         let room = if rows.is_empty() { width } else { width - indent };
-        let end = end_of_row(&cells, start, room);
+        let end = end_of_row(&cells, &breaks, start, room);
         let shown = end - cells[start..end].iter().rev().take_while(|cell| cell.0 == " ").count();
         let shown = if end == cells.len() { end } else { shown };
         let mut row = joined(&cells[start..shown.max(start)]);
@@ -158,17 +162,49 @@ fn wrap(line: &Line<'static>, width: usize, indent: usize) -> Vec<Line<'static>>
     rows
 }
 
-/// Where the row that begins at `start` ends: behind the last break that fits.
-fn end_of_row(cells: &[Cell], start: usize, room: usize) -> usize {
+/// Whether a line may be broken behind a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// Only where nothing else is left.
+    No,
+    /// Inside of what has no white space, as behind the `/` of a path: where the whole of it is wider than a row.
+    Inside,
+    /// Between words, or between ideographs.
+    Between,
+}
+
+/// How a line may be broken, cell by cell.
+pub(crate) fn breaks(cells: &[Cell<'_>]) -> Vec<Break> {
+    let text: String = cells.iter().map(|cell| cell.0).collect();
+    let mut places = linebreaks(&text).map(|(place, _)| place).peekable();
+    let mut end = 0;
+    let next = cells.iter().skip(1).map(Some).chain([None]);
+    let kind = |(cell, next): (&Cell<'_>, Option<&Cell<'_>>)| {
+        end += cell.0.len();
+        while places.next_if(|place| *place < end).is_some() {}
+        let is_wide = cell.2 == 2 || next.is_some_and(|next| next.2 == 2);
+        match places.next_if(|place| *place == end) {
+            None => Break::No,
+            Some(_) if is_wide || cell.0 == " " => Break::Between,
+            Some(_) => Break::Inside,
+        }
+    };
+    cells.iter().zip(next).map(kind).collect()
+}
+
+/// Where the row that begins at `start` ends: behind the last break that fits. White space may hang over the edge.
+pub(crate) fn end_of_row(cells: &[Cell<'_>], breaks: &[Break], start: usize, room: usize) -> usize {
     let mut used = 0;
-    let mut last_break = None;
+    let (mut between, mut inside) = (None, None);
     for (place, (text, _, columns)) in cells.iter().enumerate().skip(start) {
-        if used + columns > room && text != " " {
-            return last_break.unwrap_or(place.max(start + 1));
+        if used + columns > room && *text != " " {
+            return between.or(inside).unwrap_or(place.max(start + 1));
         }
         used += columns;
-        if text == " " || *columns == 2 {
-            last_break = Some(place + 1);
+        match breaks[place] {
+            Break::No => {}
+            Break::Inside => inside = Some(place + 1),
+            Break::Between => between = Some(place + 1),
         }
     }
     cells.len()
@@ -220,6 +256,14 @@ mod tests {
             |text: &str, width, indent| texts(&Row::new(text, Style::new()).indented(indent).wrapped(width));
         assert_eq!(broken("one two three", 7, 0), ["one two", "three"]);
         assert_eq!(broken("one two three", 8, 2), ["one two", "  three"]);
+        assert_eq!(broken("see src/main.rs, please", 12, 0), ["see", "src/main.rs,", "please"]);
+        assert_eq!(broken("see crates/tui/src/main.rs", 12, 0), ["see", "crates/tui/", "src/main.rs"]);
+        assert_eq!(broken("(one two)", 6, 0), ["(one", "two)"]);
+        assert_eq!(broken("日本語です。次の文。", 10, 0), ["日本語で", "す。次の", "文。"]);
+        assert_eq!(broken("日本「語」", 6, 0), ["日本", "「語」"]);
+        assert_eq!(broken("ab日本 cd", 5, 0), ["ab日", "本 cd"]);
+        assert_eq!(broken("한국어 문장", 7, 0), ["한국어", "문장"]);
+        assert_eq!(broken("a b  c", 2, 0), ["a", "b", "c"]);
         assert_eq!(broken("abcdefghij", 4, 0), ["abcd", "efgh", "ij"]);
         assert_eq!(broken("日本語日本語", 5, 0), ["日本", "語日", "本語"]);
         assert_eq!(broken("e\u{301}e\u{301}e\u{301}", 2, 0), ["e\u{301}e\u{301}", "e\u{301}"]);

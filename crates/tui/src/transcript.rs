@@ -8,7 +8,8 @@ use std::time::Duration;
 use mainstay_agent::prices::dollars;
 use mainstay_agent::session::conversation::{Item, Step};
 use mainstay_agent::session::entry::{Compaction, Job, Notice, NoticeKind, StopReason};
-use mainstay_agent::session::message::{Content, Outcome, ToolCall, ToolResult};
+use mainstay_agent::session::log::Passage;
+use mainstay_agent::session::message::{Content, Image, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::{Plan, PlanItemStatus, is_plan_tool};
 use mainstay_agent::{PlanChange, PlanChangeKind, TurnReport};
 use ratatui::style::Style;
@@ -45,8 +46,8 @@ pub(crate) enum Part {
     Note,
 }
 
-/// What the user said.
-pub(crate) fn prompt(text: &str) -> Vec<Row> {
+/// What the user said, and the images that go with it.
+pub(crate) fn prompt(text: &str, images: &[Image]) -> Vec<Row> {
     let lines: Vec<String> = plain(text.trim_end()).collect();
     let mut rows: Vec<Row> = lines
         .iter()
@@ -60,7 +61,20 @@ pub(crate) fn prompt(text: &str) -> Vec<Row> {
     if lines.len() > PROMPT_LINES {
         rows.push(note(&format!("  … {} lines more", lines.len() - PROMPT_LINES)));
     }
+    rows.extend(images.iter().map(|image| {
+        let kind = image.media_type.rsplit('/').next().unwrap_or_default().to_uppercase();
+        note(&format!("  ▣ {kind} image, {}", bytes(image.bytes)))
+    }));
     rows
+}
+
+/// A number of bytes for people.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} bytes"),
+        1_000..1_000_000 => format!("{}.{} KB", n / 1_000, n % 1_000 / 100),
+        _ => format!("{}.{} MB", n / 1_000_000, n % 1_000_000 / 100_000),
+    }
 }
 
 /// A line of the interface.
@@ -115,8 +129,11 @@ pub(crate) fn call(call: &ToolCall, result: &ToolResult, columns: usize) -> Vec<
         Outcome::Denied => ("⊘", WARN),
         Outcome::Interrupted => ("◼", WARN),
     };
-    let remark = shortened(&remark(result), (columns / 2).max(30));
-    let words = shortened(&call_words(call), columns.saturating_sub(width(&remark) + 2).max(30));
+    let (words, remark) = (call_words(call), remark(result));
+    // Half of the row is each one's, and what the other does not need.
+    let room = if columns < 60 { 60 } else { columns - 2 };
+    let remark = shortened(&remark, (room / 2).max(room.saturating_sub(width(&words))));
+    let words = shortened(&words, room - width(&remark));
     let mut rows = vec![
         Row::of(vec![
             Span::styled(format!("{sign} "), style),
@@ -321,36 +338,51 @@ pub(crate) fn job(job: &Job) -> Row {
     note(&format!("{} runs: {}", job.id(), job.command))
 }
 
-/// The conversation as a session has it, or the last of it.
-pub(crate) fn conversation(history: &[Item], most: Option<usize>) -> Vec<(Part, Vec<Piece>)> {
-    let mut parts = Vec::new();
-    let skipped = most.map_or(0, |most| history.len().saturating_sub(most));
-    if skipped > 0 {
-        parts.push((
-            Part::Note,
-            vec![Piece::Rows(vec![note("… earlier parts are left out; /history shows them")])],
-        ));
+/// The last of the conversation as the model has it.
+pub(crate) fn conversation(history: &[Item], most: usize) -> Vec<(Part, Vec<Piece>)> {
+    let skipped = history.len().saturating_sub(most);
+    let left_out = (skipped > 0).then(|| one_note("… earlier parts are left out; /history shows them"));
+    left_out.into_iter().chain(history[skipped..].iter().flat_map(item_parts)).collect()
+}
+
+/// The conversation from its first prompt on, in whatever segment it stands, at most so many passages of it.
+pub(crate) fn whole_conversation(passages: &[Passage], most: usize) -> Vec<(Part, Vec<Piece>)> {
+    let skipped = passages.len().saturating_sub(most);
+    let left_out = (skipped > 0).then(|| {
+        one_note(&format!("… {skipped} earlier passages are left out; `mainstay export` has all of them"))
+    });
+    left_out.into_iter().chain(passages[skipped..].iter().flat_map(passage_parts)).collect()
+}
+
+fn passage_parts(passage: &Passage) -> Vec<(Part, Vec<Piece>)> {
+    match passage {
+        Passage::Said(item) => item_parts(item),
+        Passage::Compacted(done) => vec![(Part::Note, vec![Piece::Rows(vec![compacted(done)])])],
+        Passage::WentBack(rewind) => vec![one_note(&format!(
+            "↶ the session went back to the end of turn {}: what stands above from there on is no part of it",
+            rewind.turn
+        ))],
     }
-    for item in &history[skipped..] {
-        match item {
-            Item::Prompt { text, .. } => parts.push((Part::Prompt, vec![Piece::Rows(prompt(text))])),
-            Item::Notice { text } => {
-                let first =
-                    text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'));
-                let words = shortened(first.unwrap_or("a notice"), CALL_COLUMNS);
-                parts.push((
-                    Part::Note,
-                    vec![Piece::Rows(vec![note(&format!("◦ told to the model: {words}"))])],
-                ));
-            }
-            Item::Step(step) => parts.extend(step_parts(step)),
-            Item::Orphan(result) => {
-                let words = format!("a result whose call is lost: {}", first_line(&result.summary));
-                parts.push((Part::Call, vec![Piece::Rows(vec![note(&words)])]));
-            }
+}
+
+fn item_parts(item: &Item) -> Vec<(Part, Vec<Piece>)> {
+    match item {
+        Item::Prompt { text, images } => vec![(Part::Prompt, vec![Piece::Rows(prompt(text, images))])],
+        Item::Notice { text } => {
+            let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('<'));
+            let words = shortened(first.unwrap_or("a notice"), CALL_COLUMNS);
+            vec![one_note(&format!("◦ told to the model: {words}"))]
+        }
+        Item::Step(step) => step_parts(step),
+        Item::Orphan(result) => {
+            let words = format!("a result whose call is lost: {}", first_line(&result.summary));
+            vec![(Part::Call, vec![Piece::Rows(vec![note(&words)])])]
         }
     }
-    parts
+}
+
+fn one_note(words: &str) -> (Part, Vec<Piece>) {
+    (Part::Note, vec![Piece::Rows(vec![note(words)])])
 }
 
 fn step_parts(step: &Step) -> Vec<(Part, Vec<Piece>)> {

@@ -8,20 +8,22 @@ mod overlay;
 
 use std::time::Duration;
 
+use mainstay_agent::Hold;
 use mainstay_agent::prices::dollars;
 use mainstay_agent::session::plan::{PlanItem, PlanItemStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::app::{App, Approving, Overlay, Phase, Work};
-use crate::markdown::{render, uncoloured};
+use crate::app::{App, Approving, Overlay, Phase, Running, Work};
+use crate::markdown::{end_of, render, uncoloured};
 use crate::text::{Row, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
 use crate::transcript::{call_words, duration, plan_sign, tokens};
 
-/// The most rows for calls that run, and for messages that wait.
+/// The most rows for calls that run, for what they print, and for messages that wait.
 const CALLS: usize = 3;
+const OUTPUT: usize = 5;
 const QUEUED: usize = 3;
 
 /// A picture of the live area.
@@ -57,18 +59,21 @@ pub(crate) fn view(app: &App) -> View {
     left -= bottom.rows.len().min(left);
     let completion = completion(app, columns, left.min(6));
     left -= completion.len();
-    let activity = activity(app, columns, left.min(CALLS));
+    let activity = activity(app, columns, left.min(CALLS), (screen / 5).min(OUTPUT));
+    let activity = &activity[..activity.len().min(left)];
     left -= activity.len();
     let queue = queue(app, columns, left.min(QUEUED));
     left -= queue.len();
     let stream = stream(app, columns, left);
     left -= stream.len();
     let mut rows: Vec<Line<'static>> = Vec::new();
-    if screen >= 12 && left > 0 {
+    // What is on its way to the scrollback brings its own distance.
+    if screen >= 12 && left > 0 && !app.is_committing() {
         rows.push(Line::default());
     }
-    let above = [stream, activity, queue, plan];
-    above.into_iter().for_each(|part| rows.extend(part));
+    for part in [&stream, activity, &queue, &plan] {
+        rows.extend_from_slice(part);
+    }
     let cursor = bottom.cursor.map(|(column, row)| (column, row + rows.len()));
     rows.extend(bottom.rows);
     rows.extend(completion);
@@ -98,7 +103,7 @@ fn drawn(
 fn stream(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     let mut rows: Vec<Row> = app.committing();
     if !app.stream.trim().is_empty() {
-        rows.extend(render(&app.stream).iter().flat_map(uncoloured));
+        rows.extend(render(&end_of(&app.stream)).iter().flat_map(uncoloured));
     }
     let mut lines: Vec<Line<'static>> = Vec::new();
     for row in rows.iter().rev() {
@@ -112,7 +117,8 @@ fn stream(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn activity(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
+/// What is going on, in at most `most` rows; below the last call at most `output` rows of what it printed last.
+fn activity(app: &App, columns: usize, most: usize, output: usize) -> Vec<Line<'static>> {
     let Some(work) = &app.work else { return Vec::new() };
     if most == 0 || app.asks() {
         return Vec::new();
@@ -121,15 +127,21 @@ fn activity(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
         return vec![Line::styled(shortened(&doing(app, work), columns), DIM)];
     }
     let hidden = work.calls.len().saturating_sub(most);
-    let since = |then: Duration| duration(app.now.saturating_sub(then));
-    work.calls[hidden..]
-        .iter()
-        .map(|(call, then)| {
-            let time = format!(" · {}", since(*then));
-            let words = shortened(&call_words(call), columns.saturating_sub(width(&time) + 2));
-            Line::from(vec![Span::styled("• ", ACCENT), Span::styled(words, PLAIN), Span::styled(time, DIM)])
-        })
-        .collect()
+    let row = |running: &Running| {
+        let time = format!(" · {}", duration(app.now.saturating_sub(running.since)));
+        let words = shortened(&call_words(&running.call), columns.saturating_sub(width(&time) + 2));
+        Line::from(vec![Span::styled("• ", ACCENT), Span::styled(words, PLAIN), Span::styled(time, DIM)])
+    };
+    let mut rows: Vec<Line<'static>> = work.calls[hidden..].iter().map(row).collect();
+    if let Some(running) = work.calls.last() {
+        let earlier = running.output.len().saturating_sub(output);
+        let printed = running.output[earlier..].iter();
+        rows.extend(
+            printed
+                .map(|line| Line::styled(format!("    {}", shortened(line, columns.saturating_sub(4))), DIM)),
+        );
+    }
+    rows
 }
 
 /// What is waited for, in words.
@@ -339,8 +351,15 @@ fn status_parts(app: &App, columns: usize) -> Vec<String> {
         let percent = session.used.saturating_mul(100).div_ceil(session.window).min(999);
         parts.push(format!("{percent}% of {}", tokens(session.window)));
     }
-    let sandbox = if session.is_sandboxed { "sandbox" } else { "no sandbox" };
-    parts.push(sandbox.to_owned());
+    parts.push(
+        match session.hold {
+            None => "sandbox?",
+            Some(Hold::No) => "no sandbox",
+            Some(Hold::Partly) => "sandbox in part",
+            Some(Hold::Fully) => "sandbox",
+        }
+        .to_owned(),
+    );
     if !session.approve.is_empty() {
         parts.push(format!("approve {}", session.approve));
     }
@@ -362,3 +381,6 @@ fn short_model(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod frames;

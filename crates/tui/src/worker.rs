@@ -6,26 +6,31 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
 use mainstay_agent::session::log::{RewindTo, SessionSummary};
+use mainstay_agent::session::message::Ended;
 use mainstay_agent::undo::undo;
 use mainstay_agent::{
-    Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Notifier, Resumed, Setup, TurnReport,
+    Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Hold, Notifier, Resumed, Setup,
+    TurnReport,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{Msg, Opened, Order, Told};
+use crate::attachments;
 use crate::markdown::Piece;
 use crate::text::{Row, plain_line};
 use crate::transcript::{self, Part};
 
-/// How much of a conversation is shown when it is gone on with.
+/// How much of a conversation is shown when it is gone on with, and when all of it is asked for.
 const SHOWN: usize = 40;
+const ALL: usize = 5_000;
 
 /// What the embedding program does for the interface.
 pub trait Host: Send + Sync {
@@ -65,6 +70,17 @@ pub struct Prepared {
     pub setup: Setup,
     /// Lines for the user.
     pub notes: Vec<String>,
+}
+
+/// What the session's side begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Getting ready for a new session.
+    New,
+    /// Going on with the session in this folder.
+    With(PathBuf),
+    /// Nothing: the user chooses a session, which may need another model than the configured one.
+    Idle,
 }
 
 /// An order with what cancels it.
@@ -145,6 +161,10 @@ impl Shared {
         self.cancel.lock().unwrap_or_else(PoisonError::into_inner).cancel();
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancel.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled()
+    }
+
     fn question(&self) -> MutexGuard<'_, Questions> {
         self.question.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,6 +218,8 @@ pub(crate) struct Worker {
     orders: UnboundedReceiver<Job>,
     /// What the next agent is made with.
     setup: Option<Setup>,
+    /// How far commands are held, once that is known of this setup.
+    hold: Option<Hold>,
     agent: Option<Agent>,
     /// The folder of a session that was let go and could not be taken again. It is still the user's.
     lost: Option<PathBuf>,
@@ -213,6 +235,7 @@ impl Worker {
             shared,
             orders,
             setup: None,
+            hold: None,
             agent: None,
             lost: None,
             notifier: Arc::default(),
@@ -220,15 +243,16 @@ impl Worker {
         }
     }
 
-    /// Carries out orders until nobody gives any more. `session` is the folder of the one to go on with.
-    pub(crate) async fn serve(mut self, session: Option<PathBuf>) {
-        match session {
-            Some(dir) => {
+    /// Carries out orders until nobody gives any more.
+    pub(crate) async fn serve(mut self, begin: Begin) {
+        match begin {
+            Begin::With(dir) => {
                 if !self.resume(&dir, None) && self.agent.is_none() {
                     self.note("your first message begins a new session; /sessions offers those that exist");
                 }
             }
-            None => self.prepare(),
+            Begin::New => self.prepare(),
+            Begin::Idle => {}
         }
         self.idle();
         loop {
@@ -257,7 +281,7 @@ impl Worker {
         match self.host.setup(None, None) {
             Ok(prepared) => {
                 self.notes(&prepared.notes);
-                self.setup = Some(self.equipped(prepared.setup));
+                self.use_setup(self.equipped(prepared.setup));
                 self.tell_opened(false);
             }
             Err(why) => self.failed(&why),
@@ -267,6 +291,10 @@ impl Worker {
     async fn carry_out(&mut self, (order, cancel): Job) {
         if !matches!(order, Order::ListSessions | Order::Resume(_)) && !self.has_its_session() {
             return;
+        }
+        let is_ready = self.setup.is_some();
+        if !is_ready && !matches!(order, Order::ListSessions | Order::Resume(_) | Order::Model(_)) {
+            self.prepare();
         }
         match order {
             Order::Prompt(text) => self.prompt(&text, &cancel).await,
@@ -293,18 +321,30 @@ impl Worker {
             }
             Order::Rewind(turn) => self.rewind(turn),
             Order::Undo => self.undo(),
-            Order::History => self.show_conversation(None),
+            Order::History => self.show_whole_conversation(),
             Order::Permissions => self.say_permissions(),
             Order::Notify(text) => self.notify(&text),
         }
     }
 
     async fn prompt(&mut self, text: &str, cancel: &CancellationToken) {
+        let Some(setup) = &self.setup else { return self.give_back() };
+        let model = &setup.model;
+        let made = attachments::prompt(text, &setup.workspace, model.name(), model.takes_images());
+        let prompt = match made {
+            Ok((prompt, missing)) => {
+                self.show(missing.iter().map(|words| transcript::warning(words)).collect());
+                prompt
+            }
+            // No session for a message that is not sent; it goes back to where it was written.
+            Err(why) => return self.failed(&why),
+        };
         if self.agent.is_none() && !self.create() {
             return self.give_back();
         }
         let Some(agent) = &mut self.agent else { return };
-        let report = agent.run(text, cancel).await;
+        let sandbox = agent.setup().sandbox.clone();
+        let report = looking(&mut self.hold, &self.shared, sandbox, agent.run(prompt, cancel)).await;
         self.after_turn(&report);
     }
 
@@ -312,7 +352,8 @@ impl Worker {
         let cancel = CancellationToken::new();
         self.shared.cancelled_by(cancel.clone());
         let Some(agent) = &mut self.agent else { return };
-        if let Some(report) = agent.wake(&cancel).await {
+        let sandbox = agent.setup().sandbox.clone();
+        if let Some(report) = looking(&mut self.hold, &self.shared, sandbox, agent.wake(&cancel)).await {
             self.after_turn(&report);
             self.idle();
         }
@@ -348,9 +389,6 @@ impl Worker {
     }
 
     fn create(&mut self) -> bool {
-        if self.setup.is_none() {
-            self.prepare();
-        }
         let Some(setup) = self.setup.clone() else { return false };
         let data_home = setup.data_home.clone();
         match Agent::create(setup) {
@@ -364,6 +402,16 @@ impl Worker {
                 false
             }
         }
+    }
+
+    /// Makes this what the next agent is made with.
+    fn use_setup(&mut self, setup: Setup) {
+        self.hold = match &setup.sandbox {
+            CommandSandbox::None => Some(Hold::No),
+            CommandSandbox::Enforced => Some(Hold::Fully),
+            CommandSandbox::Supervised(_) => None,
+        };
+        self.setup = Some(setup);
     }
 
     fn take(&mut self, agent: Agent) {
@@ -424,11 +472,11 @@ impl Worker {
             Ok((agent, resumed)) => {
                 self.let_go();
                 self.lost = None;
-                self.setup = Some(setup);
+                self.use_setup(setup);
                 self.take(agent);
                 self.notes(&prepared.notes);
                 if model.is_none() {
-                    self.show_conversation(Some(SHOWN));
+                    self.show_conversation();
                 }
                 self.say_resumed(&resumed);
                 self.tell_opened(resumed.was_interrupted);
@@ -476,7 +524,7 @@ impl Worker {
             Some(dir) => self.resume(&dir, Some(name)),
             None => match self.host.setup(None, Some(name)) {
                 Ok(prepared) => {
-                    self.setup = Some(self.equipped(prepared.setup));
+                    self.use_setup(self.equipped(prepared.setup));
                     self.tell_opened(false);
                     true
                 }
@@ -568,10 +616,13 @@ impl Worker {
 
     fn say_permissions(&self) {
         let Some(setup) = &self.setup else { return };
-        let sandbox = if has_sandbox(setup) {
-            "commands run in a sandbox (`mainstay doctor` shows what of it this machine enforces)"
-        } else {
-            "commands run without a sandbox"
+        let sandbox = match self.hold {
+            None => "a sandbox is set; whether this machine enforces it is seen with the first turn",
+            Some(Hold::No) => "commands run without a sandbox",
+            Some(Hold::Partly) => {
+                "the sandbox is not enforced in full here, so commands do not count as held: `mainstay doctor` says why"
+            }
+            Some(Hold::Fully) => "commands run in a sandbox, which this machine enforces",
         };
         let mut rows = vec![transcript::note(&format!("approve = {}; {sandbox}", setup.approve.as_str()))];
         let grants =
@@ -587,10 +638,20 @@ impl Worker {
         self.show(rows);
     }
 
-    fn show_conversation(&self, most: Option<usize>) {
-        let Some(agent) = &self.agent else { return self.note("there is nothing yet") };
-        for (part, pieces) in agent.read(|state| transcript::conversation(&state.history, most)) {
+    fn show_conversation(&self) {
+        let Some(agent) = &self.agent else { return };
+        for (part, pieces) in agent.read(|state| transcript::conversation(&state.history, SHOWN)) {
             self.shared.tell(Told::Say(part, pieces));
+        }
+    }
+
+    fn show_whole_conversation(&self) {
+        let Some(agent) = &self.agent else { return self.note("there is nothing yet") };
+        match agent.whole_conversation() {
+            Ok(passages) => transcript::whole_conversation(&passages, ALL)
+                .into_iter()
+                .for_each(|(part, pieces)| self.shared.tell(Told::Say(part, pieces))),
+            Err(error) => self.failed(&error.to_string()),
         }
     }
 
@@ -599,7 +660,7 @@ impl Worker {
         let (shared, notifier) = (self.shared.clone(), self.notifier.clone());
         let on_event = move |event: &Event| {
             shared.tell(Told::Event(event.clone()));
-            if matches!(event, Event::Answer { .. } | Event::ToolCompleted { .. } | Event::Compacted(_)) {
+            if is_border(event) && !shared.is_cancelled() {
                 hand_over(&notifier, &shared);
             }
         };
@@ -618,13 +679,13 @@ impl Worker {
             window: setup.model.context_window(),
             workspace: setup.workspace.clone(),
             approve: setup.approve.as_str(),
-            is_sandboxed: has_sandbox(setup),
+            hold: self.hold,
+            takes_images: setup.model.takes_images(),
             was_interrupted,
             ..Opened::default()
         };
         if let Some(agent) = &self.agent {
-            opened.id =
-                agent.session_id().map(|id| id.as_str()[id.as_str().len().saturating_sub(8)..].to_owned());
+            opened.id = agent.session_id().map(|id| id.short().to_owned());
             agent.read(|state| {
                 opened.plan = state.plan.clone();
                 opened.totals = state.totals;
@@ -658,6 +719,17 @@ impl Worker {
     }
 }
 
+/// Whether a message that waits is delivered at this event, if the turn was not cancelled: the turn goes on behind it, so that
+/// the message is not stranded with a turn that fails.
+fn is_border(event: &Event) -> bool {
+    match event {
+        Event::Answer { answer, .. } => answer.ended == Ended::Complete,
+        Event::Compacted(done) => done.after.is_some(),
+        Event::ToolCompleted { .. } => true,
+        _ => false,
+    }
+}
+
 /// Gives what waits in the outbox to the agent, which makes it durable.
 fn hand_over(notifier: &Mutex<Option<Notifier>>, shared: &Shared) {
     let Some(notifier) = notifier.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
@@ -669,9 +741,25 @@ fn hand_over(notifier: &Mutex<Option<Notifier>>, shared: &Shared) {
     }
 }
 
-/// Whether commands are to run in a sandbox. What of it the system cannot enforce is told as a warning.
-fn has_sandbox(setup: &Setup) -> bool {
-    !matches!(setup.sandbox, CommandSandbox::None)
+/// Does work, and looks meanwhile how far commands are held, if that is not known yet. The work never waits for it.
+async fn looking<T>(
+    hold: &mut Option<Hold>,
+    shared: &Shared,
+    sandbox: CommandSandbox,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    if hold.is_none() {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            found = sandbox.hold() => {
+                *hold = Some(found);
+                shared.tell(Told::Held(found));
+            }
+        }
+    }
+    work.await
 }
 
 async fn woken(agent: Option<&Agent>) {

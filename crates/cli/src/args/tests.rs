@@ -365,3 +365,14 @@ fn the_help_of_exec() {
     terminated.
     "#);
 }
+
+/// Who gives a prompt where a command belongs is told how a prompt is given, and who mistypes a command, which is meant.
+#[test]
+fn a_prompt_in_the_place_of_a_command_is_told_its_place() {
+    let words = complaint(&["mend the parser"]);
+    assert!(words.contains("mainstay exec \"mend the parser\""), "{words}");
+    let words = complaint(&["run \"$HOME\""]);
+    assert!(words.contains("mainstay exec \"…\"") && !words.contains("exec \"run"), "{words}");
+    let words = complaint(&["sesions"]);
+    assert!(words.contains("sessions") && !words.contains("mainstay exec"), "{words}");
+}

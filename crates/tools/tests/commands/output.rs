@@ -1,6 +1,8 @@
 //! What a command is given, and what is told of it.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use mainstay_tools::ToolError;
 use serde_json::{Value, json};
@@ -88,6 +90,25 @@ pub(crate) async fn bytes_that_are_no_text_are_said(place: Place) {
 pub(crate) async fn terminal_control_is_taken_out(place: Place) {
     let text = place.text(r"printf 'a\033]52;c;QQ==\007b\033[6nc\xc2\x9b31md\033]0;t\nÛX\000.\n'").await;
     assert_eq!(text, "exit code 0\nabcd\nÛX.");
+}
+
+/// What is printed is told while the command runs, a few times a second at most, and changes nothing of its result.
+pub(crate) async fn what_is_printed_is_told_while_it_runs(mut place: Place) {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (heard, go) = (told.clone(), place.root.join("go"));
+    place.context.on_output = Arc::new(move |lines: &str| {
+        heard.lock().unwrap().push(lines.to_owned());
+        fs::write(&go, "").unwrap();
+    });
+    let flood = "while [ ! -e go ]; do echo again; done; sleep 0.3; echo end; sleep 0.3";
+    let begun = Instant::now();
+    let result = soon(place.run(flood)).await.unwrap();
+    assert_eq!(result.summary, "exit code 0");
+    assert!(result.content.unwrap().ends_with("again\nend"));
+    let told = told.lock().unwrap();
+    assert!(told.len() as u128 <= begun.elapsed().as_millis() / 100, "{} times", told.len());
+    assert!(told.iter().all(|lines| lines.lines().count() <= 10), "{told:?}");
+    assert!(told.last().unwrap().ends_with("again\nend"), "{told:?}");
 }
 
 /// F09

@@ -56,6 +56,7 @@ impl Place {
             spill: Spill::of_session(&session, Durability::Relaxed),
             takes_images: false,
             max_result_bytes: 50 << 10,
+            on_output: Arc::new(|_| {}),
             cancel: CancellationToken::new(),
         };
         let mark = format!("9{:07}{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

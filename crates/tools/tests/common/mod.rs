@@ -43,6 +43,7 @@ impl Workspace {
             spill: Spill::of_session(&base.join("session"), Durability::Relaxed),
             takes_images: true,
             max_result_bytes: 1 << 20,
+            on_output: Arc::new(|_| {}),
             cancel: CancellationToken::new(),
         };
         Workspace { _outer: outer, root, outside, seen, context }

@@ -17,6 +17,8 @@ pub(crate) struct Approving {
     pub(crate) number: u64,
     /// What is asked.
     pub(crate) request: ApprovalRequest,
+    /// When it was asked.
+    pub(crate) since: Duration,
     /// Which answer Enter gives. None after typing: then Enter was meant for what is written.
     pub(crate) chosen: Option<usize>,
     /// How many rows of the difference are scrolled away.
@@ -73,6 +75,7 @@ impl Approving {
         Approving {
             number,
             request,
+            since: now,
             chosen,
             scroll: 0,
             word: None,

@@ -2,7 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{App, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE, Taken};
+use super::{App, Approving, Choosing, Completion, Effect, Order, Overlay, Phase, TWICE, Taken};
+use crate::attachments;
 use crate::commands::COMMANDS;
 use crate::editor::Step;
 use crate::files::fitting;
@@ -88,7 +89,10 @@ impl App {
                     return;
                 }
                 match approving.key(key, self.now) {
-                    Taken::Answer(answer) => return effects.push(Effect::Answer(approving.number, answer)),
+                    Taken::Answer(answer) => {
+                        self.was_asked(&approving);
+                        return effects.push(Effect::Answer(approving.number, answer));
+                    }
                     Taken::Moved => {}
                     Taken::Typing(letter) => self.draft_key(letter, key, effects),
                 }
@@ -103,6 +107,15 @@ impl App {
                     None => self.overlay = Some(Overlay::Picker(picker)),
                 }
             }
+        }
+    }
+
+    /// The time in which a question was open is the user's, not that of the work.
+    fn was_asked(&mut self, approving: &Approving) {
+        let asked = self.now.saturating_sub(approving.since);
+        if let Some(work) = &mut self.work {
+            work.since += asked;
+            work.calls.iter_mut().for_each(|running| running.since += asked);
         }
     }
 
@@ -153,7 +166,10 @@ impl App {
             }
             Some(Overlay::Picker(_)) => {}
             None => {
-                self.editor.paste(text);
+                match attachments::pasted(text).filter(|_| self.session.takes_images) {
+                    Some(image) => self.editor.insert(&image),
+                    None => self.editor.paste(text),
+                }
                 self.complete(effects);
             }
         }
@@ -302,7 +318,7 @@ impl App {
                 return;
             };
             let found = fitting(files.iter().map(String::as_str), typed, OFFERS);
-            found.into_iter().map(|name| (format!("@{name}"), "")).collect()
+            found.into_iter().map(|name| (attachments::reference(&name), "")).collect()
         } else {
             Vec::new()
         };

@@ -121,8 +121,7 @@ fn session_words(
     own: Option<&str>,
     now: Option<jiff::Timestamp>,
 ) -> String {
-    let id = session.id.as_str();
-    let id = &id[id.len().saturating_sub(8)..];
+    let id = session.id.short();
     let age = match (session.last, now) {
         (Some(then), Some(now)) => age(now.as_second().saturating_sub(then.as_second())),
         _ => "-".to_owned(),

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use mainstay_agent::session::entry::{Answer, Job, StopReason};
-use mainstay_agent::session::message::{Ended, Outcome, ToolCall, ToolResult};
+use mainstay_agent::session::message::{Ended, Image, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::PlanItemStatus;
 use mainstay_agent::{Event, TurnReport};
 
-use super::{App, Approving, Commit, DETAILS, Effect, LONG_TURN, Opened, Overlay, Phase, Picker, Told, Work};
+use super::{
+    App, Approving, Commit, DETAILS, Effect, LONG_TURN, Opened, Overlay, Phase, Picker, Running, Told, Work,
+};
 use crate::highlight::{Code, is_worth_it};
 use crate::markdown::{Piece, finished, render, uncoloured};
-use crate::text::Row;
+use crate::text::{Row, plain};
 use crate::transcript::{self, Part};
 
 impl App {
@@ -51,6 +53,7 @@ impl App {
                 }
                 self.give_back(&texts);
             }
+            Told::Held(hold) => self.session.hold = Some(hold),
         }
     }
 
@@ -105,7 +108,7 @@ impl App {
                 self.is_interrupted = false;
                 self.work().phase = Phase::Working;
             }
-            Event::Prompt { text, steering } => self.prompted(&text, steering),
+            Event::Prompt { text, images, steering } => self.prompted(&text, &images, steering),
             Event::TextDelta(text) => self.streamed(&text, effects),
             Event::ReasoningDelta(text) => {
                 let work = self.work();
@@ -119,8 +122,13 @@ impl App {
                 self.work().phase = Phase::Retry { at, words };
             }
             Event::ToolStarted { call, .. } => {
-                let now = self.now;
-                self.work().calls.push((call, now));
+                let since = self.now;
+                self.work().calls.push(Running { call, since, output: Vec::new() });
+            }
+            Event::ToolOutput { call, lines, .. } => {
+                if let Some(running) = self.work().calls.iter_mut().find(|running| running.call == call) {
+                    running.output = plain(&lines).collect();
+                }
             }
             Event::ToolCompleted { call, result, .. } => self.completed(&call, &result),
             Event::Plan { view, changes } => {
@@ -134,7 +142,10 @@ impl App {
                 if let Some(after) = done.after {
                     self.session.used = after;
                 }
-                self.note(transcript::compacted(&done));
+                // What the user asked for and did not get is said by who carried it out.
+                if done.after.is_some() || done.reason != "asked" {
+                    self.note(transcript::compacted(&done));
+                }
             }
             Event::Notice(notice) => {
                 self.note(transcript::notice(&notice));
@@ -148,7 +159,7 @@ impl App {
         }
     }
 
-    fn prompted(&mut self, text: &str, steering: bool) {
+    fn prompted(&mut self, text: &str, images: &[Image], steering: bool) {
         if steering {
             // One that is too long for the model was shortened; it is the oldest then.
             let at =
@@ -157,7 +168,7 @@ impl App {
         } else {
             self.unlogged = None;
         }
-        self.show(Part::Prompt, transcript::prompt(text));
+        self.show(Part::Prompt, transcript::prompt(text, images));
     }
 
     fn streamed(&mut self, text: &str, effects: &mut Vec<Effect>) {
@@ -200,7 +211,7 @@ impl App {
 
     fn completed(&mut self, call: &ToolCall, result: &ToolResult) {
         let running = &mut self.work().calls;
-        if let Some(at) = running.iter().position(|(other, _)| other == call) {
+        if let Some(at) = running.iter().position(|running| running.call == *call) {
             running.remove(at);
         }
         if result.outcome != Outcome::Ok || call.name != "todo_write" {

@@ -29,6 +29,7 @@ impl Desk {
             used: 24_000,
             workspace: "/work".into(),
             approve: "auto",
+            hold: Some(Hold::No),
             ..Opened::default()
         };
         let app =
@@ -75,7 +76,7 @@ impl Desk {
         let mut desk = Desk::new(columns, rows);
         desk.write("do it").key(KeyCode::Enter);
         desk.event(Event::TurnStarted);
-        desk.event(Event::Prompt { text: "do it".to_owned(), steering: false });
+        desk.event(Event::Prompt { text: "do it".to_owned(), images: Vec::new(), steering: false });
         desk
     }
 
@@ -129,11 +130,11 @@ pub(crate) fn request(tool: &str, about: &str, diff: Option<&str>, patterns: &[&
     }
 }
 
-fn result(outcome: Outcome, summary: &str, content: Option<&str>) -> ToolResult {
+pub(crate) fn result(outcome: Outcome, summary: &str, content: Option<&str>) -> ToolResult {
     ToolResult::new(CallRef { answer: 1, call: 0 }, outcome, summary.to_owned(), content.map(str::to_owned))
 }
 
-fn answer(text: &str, ended: Ended) -> Event {
+pub(crate) fn answer(text: &str, ended: Ended) -> Event {
     let content = vec![Content::Text { text: text.to_owned() }];
     let usage = Some(Usage { input_tokens: 50_000, output_tokens: 100, ..Usage::default() });
     let (model, finish) = (String::new(), Finish::EndTurn);
@@ -141,7 +142,7 @@ fn answer(text: &str, ended: Ended) -> Event {
     Event::Answer { step: 1, answer }
 }
 
-fn report(stop_reason: StopReason, plan: PlanInView, failure: Option<TurnFailure>) -> Event {
+pub(crate) fn report(stop_reason: StopReason, plan: PlanInView, failure: Option<TurnFailure>) -> Event {
     let mut report = TurnReport::new(stop_reason);
     (report.failure, report.plan) = (failure, plan);
     Event::TurnCompleted(report)
@@ -157,7 +158,11 @@ fn a_message_is_sent_and_kept_until_it_is_in_the_log() {
     desk.write("hello").key(KeyCode::Enter);
     assert_eq!(desk.asked(), [r#"Do(Prompt("hello"))"#]);
     assert_eq!(desk.app.unsent().1.collect::<Vec<_>>(), ["hello"]);
-    desk.event(Event::TurnStarted).event(Event::Prompt { text: "hello".to_owned(), steering: false });
+    desk.event(Event::TurnStarted).event(Event::Prompt {
+        text: "hello".to_owned(),
+        images: Vec::new(),
+        steering: false,
+    });
     assert_eq!(desk.app.unsent().1.count(), 0);
     assert_eq!(desk.printed(), "› hello\n");
 }
@@ -191,7 +196,7 @@ fn messages_wait_can_be_taken_back_and_are_delivered_in_order() {
         (vec!["one".to_owned(), "two".to_owned()], "three".to_owned())
     );
     for text in ["one", "two"] {
-        desk.event(Event::Prompt { text: text.to_owned(), steering: true });
+        desk.event(Event::Prompt { text: text.to_owned(), images: Vec::new(), steering: true });
     }
     assert_eq!(desk.app.queue, Vec::<String>::new());
     assert_eq!(desk.printed(), "\n› one\n\n› two\n");
@@ -483,4 +488,69 @@ fn a_compaction_says_before_and_after() {
         desk.printed(),
         "\n◦ compacted: 180k tokens became 12.3k; the model summarised the conversation\n"
     );
+}
+
+/// F08: what a call prints is shown under it while it runs, inert, and is gone with its result.
+#[test]
+fn a_running_call_shows_what_it_prints() {
+    let mut desk = Desk::working(80, 24);
+    let (bash, other) = (call("bash", r#"{"command":"make"}"#), call("read", r#"{"path":"a"}"#));
+    let prints = |desk: &mut Desk, call: &ToolCall, lines: &str| {
+        desk.event(Event::ToolOutput { step: 1, call: call.clone(), lines: lines.to_owned() });
+    };
+    desk.event(Event::ToolStarted { step: 1, call: bash.clone() });
+    prints(&mut desk, &bash, "one\ntwo\u{1b}[2J\tx");
+    let output = |desk: &Desk| desk.app.work.as_ref().unwrap().calls[0].output.clone();
+    assert_eq!(output(&desk), ["one", r"two\u{1b}[2J    x"]);
+    prints(&mut desk, &bash, "three");
+    prints(&mut desk, &other, "of a call that is not known");
+    assert_eq!(output(&desk), ["three"]);
+    desk.event(Event::ToolCompleted {
+        step: 1,
+        call: bash.clone(),
+        result: result(Outcome::Ok, "exit code 0", None),
+    });
+    prints(&mut desk, &bash, "late");
+    assert!(desk.app.work.as_ref().unwrap().calls.is_empty());
+}
+
+/// How long a question was open is the user's time: neither the call nor the turn took it.
+#[test]
+fn the_time_of_a_question_does_not_count() {
+    let mut desk = Desk::working(80, 24);
+    let bash = call("bash", "{}");
+    desk.wait(6_000).event(Event::ToolStarted { step: 1, call: bash.clone() });
+    desk.wait(1_000).tell(Told::Ask(7, request("bash", "make", None, &[])));
+    desk.wait(600_000).write("y").wait(2_000);
+    let since = desk.app.work.as_ref().unwrap().calls[0].since;
+    assert_eq!(desk.app.now - since, Duration::from_secs(3));
+    desk.event(Event::ToolCompleted {
+        step: 1,
+        call: bash,
+        result: result(Outcome::Ok, "exit code 0", None),
+    });
+    desk.effects.clear();
+    desk.event(report(StopReason::EndTurn, plan(0, 0), None));
+    assert_eq!(desk.printed(), "9 s · 0 tokens\n");
+}
+
+/// An image is attached by its name; where the model looks at none, a path stays a path.
+#[test]
+fn a_dropped_image_is_named_in_the_text() {
+    let mut desk = Desk::new(80, 24);
+    desk.send(Msg::Paste("'/tmp/my shot.png'".to_owned()));
+    assert_eq!(desk.app.editor.whole(), "'/tmp/my shot.png'");
+    desk.ctrl('u');
+    desk.app.session.takes_images = true;
+    desk.send(Msg::Paste("/tmp/my\\ shot.png ".to_owned())).write("look");
+    assert_eq!(desk.app.editor.whole(), "@\"/tmp/my shot.png\" look");
+    desk.app.begin(Phase::Working);
+    desk.asked();
+    desk.key(KeyCode::Enter);
+    assert_eq!(desk.asked(), Vec::<String>::new());
+    assert_eq!(desk.app.editor.whole(), "@\"/tmp/my shot.png\" look", "it waits where it was written");
+    assert!(desk.app.hint().is_some_and(|hint| hint.contains("begins a turn")));
+    desk.app.work = None;
+    desk.key(KeyCode::Enter);
+    assert_eq!(desk.asked(), [r#"Do(Prompt("@\"/tmp/my shot.png\" look"))"#]);
 }

@@ -17,7 +17,7 @@ impl Screen {
         let size = |n: u16| std::num::NonZeroU16::new(n).unwrap();
         let mut parser = vt100::Parser::new(size(rows), size(columns), 1_000);
         parser.process(b"$ mainstay\r\n");
-        Screen { parser, painter: Painter::new(Vec::new(), true) }
+        Screen { parser, painter: Painter::new(Vec::new(), Colours::OnDark) }
     }
 
     fn flush(&mut self) {
@@ -126,7 +126,7 @@ fn wide_and_combining_characters_stay_whole_also_at_the_edge() {
 /// F08: even a row that somebody forgot to make plain steers nothing.
 #[test]
 fn no_control_character_reaches_the_terminal() {
-    let mut painter = Painter::new(Vec::new(), true);
+    let mut painter = Painter::new(Vec::new(), Colours::OnDark);
     let bad = Row::of(vec![ratatui::text::Span::raw("\u{1b}]52;c;QQ==\u{7}\u{9b}31m\r\nX")]);
     painter.print(&[bad], view_of(&["›"], 10, None)).unwrap();
     painter.title("t\u{7}\u{1b}]0;x").unwrap();
@@ -172,13 +172,55 @@ fn a_narrower_terminal_loses_nothing() {
 
 #[test]
 fn colours_are_left_out_where_they_are_not_wanted() {
-    let styled = |has_colours: bool| {
-        let mut painter = Painter::new(Vec::new(), has_colours);
+    let styled = |colours: Colours| {
+        let mut painter = Painter::new(Vec::new(), colours);
         let row = Row::of(vec![ratatui::text::Span::styled("x", GOOD.patch(BOLD))]);
         painter.print(&[row], view_of(&["›"], 10, None)).unwrap();
         String::from_utf8(painter.out).unwrap()
     };
-    assert!(styled(true).contains("\x1b[0;1;32mx"));
-    assert!(styled(false).contains("\x1b[0;1mx"));
-    assert!(!styled(true).contains("\x1b[0;48") && Style::new().bg.is_none());
+    assert!(styled(Colours::OnDark).contains("\x1b[0;1;32mx"));
+    assert!(styled(Colours::No).contains("\x1b[0;1mx"));
+}
+
+/// Sixteen colours are all that is ever asked for, and no ground; on a light one, or one that is not known, no yellow.
+#[test]
+fn colours_are_the_terminals_own_and_fit_the_ground() {
+    let all = [Color::Red, Color::Green, Color::Yellow, Color::Blue, Color::Magenta, Color::Cyan];
+    let indexed = (0..=255).map(Color::Indexed).chain([Color::Rgb(1, 2, 3), Color::White, Color::Black]);
+    let wanted: Vec<Color> = all.into_iter().chain(indexed).collect();
+    let codes = |colours: Colours| {
+        let mut painter = Painter::new(Vec::new(), colours);
+        for colour in &wanted {
+            let span = ratatui::text::Span::styled("x", Style::new().fg(*colour).bg(Color::Red));
+            painter.print(&[Row::of(vec![span])], view_of(&["›"], 10, None)).unwrap();
+        }
+        let bytes = String::from_utf8(painter.out).unwrap();
+        let mut codes: Vec<String> =
+            bytes.split("\x1b[0;").skip(1).map(|rest| rest.split('m').next().unwrap().to_owned()).collect();
+        codes.sort();
+        codes.dedup();
+        codes
+    };
+    assert_eq!(codes(Colours::OnDark), ["31", "32", "33", "34", "35", "36", "90"]);
+    assert_eq!(codes(Colours::OnLight), ["31", "32", "34", "35", "90"]);
+    assert_eq!(codes(Colours::OnAny), ["31", "32", "34", "35", "36", "90"]);
+    assert_eq!(codes(Colours::No), Vec::<String>::new());
+}
+
+/// Ctrl-L: whatever another program left on the screen goes, and what belongs there is there again, nothing of it twice.
+#[test]
+fn a_screen_is_drawn_anew() {
+    let mut screen = Screen::new(5, 20);
+    for n in 0..10 {
+        screen.print(&[row(&format!("row {n}"))], view_of(&["› xy", "status"], 20, Some((4, 0))));
+    }
+    let before = screen.everything();
+    screen.parser.process(b"\x1b[2;3Hrubbish\r\n and more of it");
+    screen.painter.redraw(5, view_of(&["› xy", "status"], 20, Some((4, 0)))).unwrap();
+    screen.flush();
+    assert_eq!(screen.rows(), ["row 7", "row 8", "row 9", "› xy", "status"]);
+    assert_eq!(screen.everything(), before);
+    assert_eq!(screen.parser.screen().cursor_position(), (3, 4));
+    screen.print(&[row("next")], view_of(&["› xy", "status"], 20, Some((4, 0))));
+    assert_eq!(screen.rows(), ["row 8", "row 9", "next", "› xy", "status"]);
 }

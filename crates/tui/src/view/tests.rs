@@ -1,17 +1,18 @@
 //! What every state looks like, at three sizes.
 
 use crossterm::event::KeyCode;
-use mainstay_agent::Event;
-use mainstay_agent::session::entry::{Job, Totals};
+use mainstay_agent::session::entry::{Job, StopReason, Totals};
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::SessionSummary;
-use mainstay_agent::session::message::{ErrorClass, FilePath};
+use mainstay_agent::session::message::{Ended, ErrorClass, FilePath, Outcome, ToolCall};
 use mainstay_agent::session::plan::{PlanInView, PlanItemStatus};
+use mainstay_agent::{Event, Hold, TurnFailure};
 use std::time::Duration;
 
 use super::*;
-use crate::app::tests::{Desk, call, item, plan, request};
-use crate::app::{Msg, Told};
+use crate::app::tests::{Desk, answer, call, item, plan, report, request, result};
+use crate::app::{Effect, Msg, Told};
+use crate::painter::{Colours, Painter};
 
 const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
 
@@ -48,6 +49,27 @@ fn pictures(make: impl Fn(u16, u16) -> Desk) -> String {
         })
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// The screens of a state at all sizes, as a terminal shows the bytes: the end of the conversation, and the live area.
+fn screens(make: impl Fn(u16, u16) -> Desk) -> String {
+    let screen = |(columns, rows): &(u16, u16)| {
+        let mut desk = make(*columns, *rows);
+        let mut painter = Painter::new(Vec::new(), Colours::OnAny);
+        painter.draw(view(&desk.app)).unwrap();
+        for effect in std::mem::take(&mut desk.effects) {
+            if let Effect::Print(printed) = effect {
+                painter.print(&printed, view(&desk.app)).unwrap();
+            }
+        }
+        let size = |n: u16| std::num::NonZeroU16::new(n).unwrap();
+        let mut terminal = vt100::Parser::new(size(*rows), size(*columns), 0);
+        terminal.process(&painter.into_inner());
+        let contents = terminal.screen().contents();
+        let lines: Vec<String> = contents.lines().map(|line| format!("|{}\n", line.trim_end())).collect();
+        format!("{columns}x{rows}\n{}", lines.concat())
+    };
+    SIZES.iter().map(screen).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -87,6 +109,23 @@ fn calls_that_run() {
     }));
 }
 
+/// The last lines that a command printed stand under it; where there is little room, fewer.
+#[test]
+fn a_command_prints() {
+    insta::assert_snapshot!(pictures(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        desk.event(Event::Plan { view: plan(1, 4), changes: Vec::new() });
+        let bash = call("bash", r#"{"command":"cargo test"}"#);
+        desk.event(Event::ToolStarted { step: 1, call: bash.clone() });
+        let lines: String = (1..=10)
+            .map(|n| format!("test number {n} of 日本語, which is longer than forty columns\u{1b}[2J … ok\n"))
+            .collect();
+        desk.event(Event::ToolOutput { step: 1, call: bash, lines });
+        desk.wait(3_000);
+        desk
+    }));
+}
+
 /// A27: twelve items, the active one in the middle; its text has line ends, controls and 400 wide characters.
 #[test]
 fn a_long_plan_never_hides_the_active_item() {
@@ -121,6 +160,10 @@ fn a_done_plan_takes_no_room() {
     let mut desk = Desk::new(80, 24);
     desk.event(Event::Plan { view: plan(3, 3), changes: Vec::new() });
     assert_eq!(super::plan(&desk.app, 80, 8), Vec::<Line<'static>>::new());
+    desk.event(Event::Plan { view: plan(1, 3), changes: Vec::new() });
+    assert_eq!(super::plan(&desk.app, 80, 8).len(), 4);
+    desk.tell(Told::Opened(Box::default()));
+    assert_eq!(super::plan(&desk.app, 80, 8), Vec::<Line<'static>>::new(), "another session");
 }
 
 #[test]
@@ -292,5 +335,99 @@ fn any_size_will_do() {
             desk.tell(Told::Withdrawn(7)).tell(Told::Turns(vec![(0, Some("one".to_owned()))]));
             check(&desk);
         }
+    }
+}
+
+/// A18: the plan goes when it is done, and says so.
+#[test]
+fn a_plan_that_is_done() {
+    insta::assert_snapshot!(screens(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        desk.event(Event::Plan { view: plan(1, 2), changes: Vec::new() });
+        desk.event(Event::Plan { view: plan(2, 2), changes: Vec::new() });
+        desk.event(Event::TextDelta("All of it is done.".to_owned()));
+        desk.event(answer("All of it is done.", Ended::Complete));
+        desk.event(report(StopReason::EndTurn, plan(2, 2), None))
+            .tell(Told::Idle { jobs: Vec::new(), done: 1 });
+        desk
+    }));
+}
+
+#[test]
+fn a_turn_that_failed() {
+    insta::assert_snapshot!(screens(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        desk.event(Event::TextDelta("Half an ans".to_owned()));
+        let cut = Ended::Failed { class: ErrorClass::CutStream, message: String::new() };
+        desk.event(answer("Half an ans", cut));
+        let message =
+            "the provider said: no\u{1b}[2J more credit on this account, see the page about it".to_owned();
+        let failure = TurnFailure::Model { class: ErrorClass::Quota, message, retry_after: None };
+        desk.event(report(StopReason::Error, plan(0, 0), Some(failure)));
+        desk.tell(Told::Idle { jobs: Vec::new(), done: 1 });
+        desk
+    }));
+}
+
+#[test]
+fn the_help() {
+    insta::assert_snapshot!(screens(|columns, rows| {
+        let mut desk = Desk::new(columns, rows);
+        desk.write("/help").key(KeyCode::Enter);
+        desk
+    }));
+}
+
+/// F08: calls with what they brought, one of them opened: a difference, an output, a denial.
+#[test]
+fn calls_that_ended_and_one_that_is_open() {
+    insta::assert_snapshot!(screens(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        let edit = call("edit", r#"{"path":"src/parser.rs","edits":[{"old":"a","new":"b"}]}"#);
+        let diff =
+            "@@ -1,3 +1,3 @@\n fn main() {\n-    old(\"日本\");\n+    new(\"e\u{301}\u{1b}[2J\");\n }\n";
+        let ended = |desk: &mut Desk, call: ToolCall, outcome, summary: &str, content| {
+            desk.event(Event::ToolStarted { step: 1, call: call.clone() });
+            desk.event(Event::ToolCompleted { step: 1, call, result: result(outcome, summary, content) });
+        };
+        ended(&mut desk, edit, Outcome::Ok, "edited src/parser.rs (+1 −1)", Some(diff));
+        let bash = call("bash", r#"{"command":"cargo test"}"#);
+        ended(&mut desk, bash, Outcome::Error, "exit code 101", Some("running 2 tests\ntest a ... FAILED"));
+        let bash = call("bash", r#"{"command":"rm -rf /"}"#);
+        ended(&mut desk, bash, Outcome::Denied, "Permission denied: the rule denies it.", None);
+        desk.ctrl('o').ctrl('o').ctrl('o');
+        desk
+    }));
+}
+
+#[test]
+fn an_answer_in_markdown_with_wide_and_combining_characters() {
+    insta::assert_snapshot!(screens(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        let text = "# 見出し\n\n日本語の文章は、単語の間に空白がないので、どこでも改行できます。ただし句読点の前は例外です。\n\n\
+                    - e\u{301}te\u{301} und `code`\n- a path: crates/tui/src/view/tests.rs\n\n| a | 表 |\n|---|---|\n| 1 | 二 |\n\n\
+                    Ctrl: \u{1b}]52;c;QQ==\u{7} \u{9b}31m ÛX.\n";
+        desk.event(Event::TextDelta(text.to_owned())).event(answer(text, Ended::Complete));
+        desk.tell(Told::Idle { jobs: Vec::new(), done: 1 });
+        desk
+    }));
+}
+
+/// How far commands are held is told as it is.
+#[test]
+fn the_status_says_what_is_enforced() {
+    for (hold, words) in [
+        (None, "sandbox? · "),
+        (Some(Hold::No), "no sandbox · "),
+        (Some(Hold::Partly), "sandbox in part · "),
+        (Some(Hold::Fully), "· sandbox · "),
+    ] {
+        let mut desk = Desk::new(80, 24);
+        desk.app.session.hold = None;
+        if let Some(hold) = hold {
+            desk.tell(Told::Held(hold));
+        }
+        let picture = picture(&view(&desk.app));
+        assert!(picture.contains(words), "{picture}");
     }
 }
