@@ -57,7 +57,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
             }
         }
-        let holder = Holder { pid: std::process::id(), started: now.to_string() };
+        let holder = Holder { pid: std::process::id(), started: format!("{now:.0}") };
         // The name of the holder is a courtesy to whoever is refused: the lock holds without it, on a full disk too.
         let _ = file.set_len(0);
         let _ = serde_json::to_vec(&holder).map(|text| file.write_all(&text));
