@@ -39,6 +39,9 @@ pub struct SurroundingsNow {
     pub instructions: Vec<Instruction>,
 }
 
+/// The tool that runs commands.
+const BASH: &str = "bash";
+
 /// What an agent is given to work with.
 #[derive(Clone)]
 pub struct Setup {
@@ -194,6 +197,12 @@ pub enum SetupError {
         /// What is wrong.
         why: String,
     },
+    /// A tool runs commands, and not in the sandbox that is to hold them.
+    #[error("the commands of the tool `{name}` would not be held: only those of `bash` are")]
+    NotHeld {
+        /// The tool's name.
+        name: String,
+    },
     /// Two tools have one name.
     #[error("two tools are named `{name}`; each needs a name of its own")]
     TwoTools {
@@ -269,16 +278,24 @@ impl Setup {
     /// Puts a sandbox around the commands of `bash`: they change what `mode` lets them and never the sessions, and reach no
     /// network. Under [`Approve::Auto`] they then pass where the system enforces that; where it cannot, an
     /// [`Event::Warning`] says what is lacking.
-    pub fn hold_commands(&mut self, mode: SandboxMode) {
+    ///
+    /// # Errors
+    ///
+    /// If another tool runs commands too: those would pass as if they were held.
+    pub fn hold_commands(&mut self, mode: SandboxMode) -> Result<(), SetupError> {
+        let runs_commands = |tool: &&mut Arc<dyn Tool>| tool.kind() == ToolKind::Command;
+        let names = self.tools.iter_mut().filter(runs_commands).map(|tool| tool.spec().name);
+        if let Some(name) = names.into_iter().find(|name| name != BASH) {
+            return Err(SetupError::NotHeld { name });
+        }
         let sandbox =
             Sandbox { closed: vec![self.data_home.clone()], ..Sandbox::new(mode, self.workspace.clone()) };
         let supervisor = Arc::new(Supervisor::new(Vec::new()).within(Some(sandbox)));
-        for tool in self.tools.iter_mut().filter(|tool| tool.kind() == ToolKind::Command) {
-            if tool.spec().name == "bash" {
-                *tool = Arc::new(Bash::new(supervisor.clone()));
-            }
+        for tool in self.tools.iter_mut().filter(runs_commands) {
+            *tool = Arc::new(Bash::new(supervisor.clone()));
         }
         self.sandbox = CommandSandbox::of(supervisor);
+        Ok(())
     }
 
     /// The tool that a model means by a name.

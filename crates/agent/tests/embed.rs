@@ -97,7 +97,7 @@ fn wait_until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
 fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
     let place = Place::new(&json!([
         {"calls": [{"name": "words", "arguments": {"path": "note.txt"}}]},
-        bash("echo approved"),
+        bash("touch ../out; echo approved"),
         {"text": "Three."},
         {"text": "Still three."},
     ]));
@@ -108,7 +108,10 @@ fn a_program_has_tools_an_interceptor_an_approver_and_a_notifier_of_its_own() {
     let (state, _) = log::read(&place.session()).unwrap();
     let touched: Vec<&FilePath> = state.recent_files.iter().map(|file| &file.path).collect();
     assert_eq!((results[0].summary.as_str(), touched), ("3 words", vec![&note]));
-    assert_eq!(results[1].content.as_deref(), Some("approved"));
+    assert!(results[1].content.as_deref().is_some_and(|content| content.contains("approved")));
+    // Where the system has nothing to hold commands with, the approver lets them pass.
+    let is_held = !place.path("out").exists();
+    assert!(is_held || std::env::var_os("CI").is_none(), "{:?}", results[1]);
     let entries = place.entries();
     for part in ["The program was started.", "Be brief."] {
         let is_told = |body: &Body| matches!(body, Body::Notice(notice) if notice.text.contains(part));

@@ -10,8 +10,9 @@ use common::{Bench, calls, results};
 use mainstay_agent::model::ScriptModel;
 use mainstay_agent::{
     Agent, Approve, BoxFuture, CallContext, CancellationToken, Outcome, SandboxMode, Setup, SetupError,
-    StartError, Tool, ToolError, ToolOutput, ToolSpec, block_on,
+    StartError, Tool, ToolError, ToolKind, ToolOutput, ToolSpec, block_on,
 };
+use mainstay_testkit::tools;
 use serde_json::json;
 
 /// A tool of an embedding program that says what it is told to say of itself.
@@ -110,9 +111,19 @@ fn commands_are_held_and_other_tools_stay() {
     setup.tools.push(Arc::new(Own { name: "own", schema: "{}" }));
     let names = |setup: &Setup| setup.tools.iter().map(|tool| tool.spec().name).collect::<Vec<_>>();
     let before = names(&setup);
-    setup.hold_commands(SandboxMode::ReadOnly);
+    setup.hold_commands(SandboxMode::ReadOnly).unwrap();
     assert_eq!(names(&setup), before);
     assert!(matches!(setup.sandbox, mainstay_agent::CommandSandbox::Supervised(_)));
+}
+
+/// What another tool runs would pass as if it were held.
+#[test]
+fn commands_of_another_tool_are_not_said_to_be_held() {
+    let bench = Bench::new();
+    let mut setup = scripted(&json!([]), &bench);
+    setup.tools.push(tools::succeeds("run", ToolKind::Command));
+    let error = setup.hold_commands(SandboxMode::ReadOnly).unwrap_err();
+    assert_eq!(error, SetupError::NotHeld { name: "run".to_owned() });
 }
 
 /// Nobody knows what a tool of a program's own changes; so where all that changes something is asked about, it is.
