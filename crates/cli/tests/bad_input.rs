@@ -152,7 +152,7 @@ fn every_command_says_what_it_takes() {
         (&["import", "there.jsonl"], 2, &["already", "mainstay sessions rm"]),
         (&["notify", id, " "], 2, &["the text is empty"]),
         (&["notify", "zz", "x"], 2, &["no session has `zz`"]),
-        (&["compact", id, "--undo"], 1, &["no compaction to take back", "mainstay rewind"]),
+        (&["compact", id, "--undo"], 2, &["no compaction to take back", "mainstay rewind"]),
         (&["sessions", "rm"], 2, &["<ID>"]),
         (&["sessions", "rm", "zz"], 2, &["no session has `zz`", "mainstay sessions"]),
         (&["sessions", "restore", "zz"], 2, &["no session has `zz`", "--trash"]),
