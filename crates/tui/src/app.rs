@@ -39,7 +39,7 @@ const TWICE: Duration = Duration::from_secs(2);
 const LONG_TURN: Duration = Duration::from_secs(15);
 /// How many calls and notices can be opened.
 const DETAILS: usize = 50;
-/// A message larger than this is not kept for the Up key.
+/// A message larger than this is kept for the Up key while the program runs, and not beyond.
 const REMEMBERED: usize = 64 << 10;
 
 /// Something that happened.
@@ -508,13 +508,9 @@ impl App {
 
     /// Says that there is no such command. What was typed makes room for the next try, and Up brings it back.
     fn refuse_command(&mut self, name: &str, effects: &mut Vec<Effect>) {
-        let mut words = format!("/{name} is no command; /help lists them");
-        if self.editor.whole().len() <= REMEMBERED {
-            let text = self.editor.take();
-            self.remember(&text, effects);
-            words.push_str(", Up brings it back");
-        }
-        self.say_hint(&words);
+        let text = self.editor.take();
+        self.remember(&text, effects);
+        self.say_hint(&format!("/{name} is no command; /help lists them, Up brings it back"));
     }
 
     fn send(&mut self, text: String, effects: &mut Vec<Effect>) {
@@ -530,8 +526,11 @@ impl App {
 
     fn remember(&mut self, text: &str, effects: &mut Vec<Effect>) {
         self.browsing = None;
-        if text.len() <= REMEMBERED && self.earlier.last().is_none_or(|last| last != text) {
-            self.earlier.push(text.to_owned());
+        if self.earlier.last().is_some_and(|last| last == text) {
+            return;
+        }
+        self.earlier.push(text.to_owned());
+        if text.len() <= REMEMBERED {
             effects.push(Effect::Remember(text.to_owned()));
         }
     }

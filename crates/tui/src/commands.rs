@@ -66,7 +66,7 @@ const KEYS: [(&str, &str); 12] = [
     ("Enter", "send; while the model works, the message waits for the next step"),
     ("Alt-Enter, Ctrl-J", "a new line (Shift-Enter where the terminal tells it)"),
     ("Esc", "cancel the turn"),
-    ("Ctrl-C twice", "leave"),
+    ("Ctrl-C, Ctrl-D", "cancel; twice: leave"),
     ("Up, Down", "earlier messages; take back one that waits"),
     ("@", "names of files, Tab completes; an image goes along"),
     ("Ctrl-O", "the last call in full; again for the one before"),

@@ -263,7 +263,8 @@ fn input(app: &App, columns: usize, most: usize) -> Section {
         let words = match (&app.work, columns) {
             (_, ..30) => "",
             (None, _) => "Say what to do · /help",
-            (Some(_), _) => "Your word waits for the next step",
+            (Some(_), ..60) => "Esc cancels the turn",
+            (Some(_), _) => "Esc cancels; what you send waits for the next step",
         };
         let row = Line::from(vec![Span::styled("› ", ACCENT), Span::styled(words, DIM)]);
         return Section { rows: vec![row], cursor: Some((2, 0)) };

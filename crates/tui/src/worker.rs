@@ -634,7 +634,7 @@ impl Worker {
         rows.extend(lasting.into_iter().map(|grant| {
             transcript::note(&format!("{} {} (for the {})", grant.tool, grant.pattern, grant.scope))
         }));
-        rows.push(transcript::note("rules and permissions for the project: docs/permissions.md"));
+        rows.push(transcript::note("another mode: mainstay --approve MODE; rules: [[rules]] in config.toml, whose place `mainstay doctor` names"));
         self.show(rows);
     }
 

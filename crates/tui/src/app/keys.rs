@@ -227,6 +227,7 @@ impl App {
             'u' => editor.delete_back(Step::Line),
             'k' => editor.delete_forth(Step::Line),
             'y' => editor.yank(),
+            'd' if editor.is_empty() && self.work.is_some() => return self.interrupt(effects),
             'd' if editor.is_empty() => return effects.push(Effect::Quit(0)),
             'd' => editor.delete_forth(Step::Character),
             'p' => return self.up(effects),

@@ -228,6 +228,27 @@ fn escape_cancels_and_ctrl_c_twice_leaves() {
     assert_eq!(desk.asked(), ["Quit(0)"]);
 }
 
+/// What is too large for the file of earlier messages is found again all the same.
+#[test]
+fn a_large_paste_that_was_cleared_comes_back() {
+    let mut desk = Desk::new(80, 24);
+    let pasted = "a line\n".repeat(20_000);
+    desk.send(Msg::Paste(pasted.clone())).ctrl('c').key(KeyCode::Up);
+    assert_eq!(desk.app.editor.whole(), pasted);
+    assert_eq!(desk.asked(), Vec::<String>::new());
+}
+
+/// What leaves at once while nothing runs cancels first while something does.
+#[test]
+fn ctrl_d_leaves_no_turn_at_once() {
+    let mut desk = Desk::working(80, 24);
+    desk.effects.clear();
+    desk.ctrl('d');
+    assert_eq!(desk.asked(), ["Cancel"]);
+    desk.ctrl('d');
+    assert_eq!(desk.asked(), ["Cancel", "Quit(130)"]);
+}
+
 #[test]
 fn an_answer_is_printed_block_by_block_and_a_cut_one_is_said() {
     let mut desk = Desk::working(80, 24);
