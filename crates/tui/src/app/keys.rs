@@ -18,8 +18,11 @@ impl App {
         }
         self.hint = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if is_control && key.code == KeyCode::Char('c') {
-            return self.interrupt(effects);
+        let would_leave = self.work.is_some() && self.overlay.is_none() && self.editor.is_empty();
+        match key.code {
+            KeyCode::Char('c') if is_control => return self.interrupt(effects),
+            KeyCode::Char('d') if is_control && would_leave => return self.interrupt(effects),
+            _ => {}
         }
         self.last_interrupt = None;
         if is_control && key.code == KeyCode::Char('l') {
@@ -227,7 +230,6 @@ impl App {
             'u' => editor.delete_back(Step::Line),
             'k' => editor.delete_forth(Step::Line),
             'y' => editor.yank(),
-            'd' if editor.is_empty() && self.work.is_some() => return self.interrupt(effects),
             'd' if editor.is_empty() => return effects.push(Effect::Quit(0)),
             'd' => editor.delete_forth(Step::Character),
             'p' => return self.up(effects),
