@@ -297,7 +297,7 @@ impl Worker {
             self.prepare();
         }
         match order {
-            Order::Prompt(text) => self.prompt(&text, &cancel).await,
+            Order::Prompt { text, images } => self.prompt(&text, &images, &cancel).await,
             Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
             Order::Model(name) => self.change_model(&name),
             Order::ListSessions => match self.host.sessions() {
@@ -327,10 +327,10 @@ impl Worker {
         }
     }
 
-    async fn prompt(&mut self, text: &str, cancel: &CancellationToken) {
+    async fn prompt(&mut self, text: &str, images: &[String], cancel: &CancellationToken) {
         let Some(setup) = &self.setup else { return self.give_back() };
         let model = &setup.model;
-        let made = attachments::prompt(text, &setup.workspace, model.name(), model.takes_images());
+        let made = attachments::prompt(text, images, &setup.workspace, model.name(), model.takes_images());
         let prompt = match made {
             Ok((prompt, missing)) => {
                 self.show(missing.iter().map(|words| transcript::warning(words)).collect());
