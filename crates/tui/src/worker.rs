@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
-use mainstay_agent::session::log::{RewindTo, SessionSummary};
+use mainstay_agent::session::log::{RewindTo, SessionSummary, whole_conversation};
 use mainstay_agent::session::message::Ended;
 use mainstay_agent::undo::undo;
 use mainstay_agent::{
@@ -321,7 +321,7 @@ impl Worker {
             }
             Order::Rewind(turn) => self.rewind(turn),
             Order::Undo => self.undo(),
-            Order::History => self.show_whole_conversation(),
+            Order::History => self.show_whole_conversation().await,
             Order::Permissions => self.say_permissions(),
             Order::Notify(text) => self.notify(&text),
         }
@@ -645,13 +645,19 @@ impl Worker {
         }
     }
 
-    fn show_whole_conversation(&self) {
-        let Some(agent) = &self.agent else { return self.note("there is nothing yet") };
-        match agent.whole_conversation() {
-            Ok(passages) => transcript::whole_conversation(&passages, ALL)
-                .into_iter()
-                .for_each(|(part, pieces)| self.shared.tell(Told::Say(part, pieces))),
-            Err(error) => self.failed(&error.to_string()),
+    /// Reading takes as long as the session is old. It is done on another thread, since on this one what jobs print is
+    /// taken from their pipes.
+    async fn show_whole_conversation(&self) {
+        let Some(dir) = self.agent.as_ref().map(Agent::dir) else { return self.note("there is nothing yet") };
+        let reading = tokio::task::spawn_blocking(move || {
+            whole_conversation(&dir, ALL).map(|whole| transcript::whole_conversation(&whole))
+        });
+        match reading.await {
+            Ok(Ok(parts)) => {
+                parts.into_iter().for_each(|(part, pieces)| self.shared.tell(Told::Say(part, pieces)));
+            }
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(error) => self.failed(&format!("the conversation cannot be shown: {error}")),
         }
     }
 
