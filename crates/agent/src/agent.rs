@@ -8,8 +8,7 @@ use mainstay_session::entry::{Body, Compaction, InboxMessage, Job, Notice, Notic
 use mainstay_session::history::History;
 use mainstay_session::ids::SessionId;
 use mainstay_session::log::{
-    AppendError, CreateError, Damage, Log, OpenError, Opening, Passage, ReadError, RewindError, RewindTo,
-    Rewound, Spill, whole_conversation,
+    AppendError, CreateError, Damage, Log, OpenError, Opening, RewindError, RewindTo, Rewound, Spill,
 };
 use mainstay_session::message::{FilePath, ToolResult};
 use mainstay_session::state::{OpenCall, SessionState};
@@ -276,15 +275,6 @@ impl Agent {
     /// another reader of the log does: [`mainstay_session::log::read`], then [`History::of`].
     pub fn get_history(&self) -> History {
         self.log.read(History::of)
-    }
-
-    /// All that was said in the session, in whatever segment, for people. What is not written yet is not in it.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
-    pub fn whole_conversation(&self) -> Result<Vec<Passage>, ReadError> {
-        whole_conversation(&self.dir())
     }
 
     /// Looks at the session's state. `look` must not use this agent or its notifiers: the state is held while it looks.

@@ -130,12 +130,13 @@ impl Compactor<'_> {
             return Ok(Room::Failed(stuck(occupancy, estimate(&encoded.body), &thresholds)));
         }
         self.emit(Event::CompactionStarted { reason: reason.name(), before: occupancy });
+        let live = estimate(&encoded.body);
         let attempt = Attempt {
             compactor: self,
             state: &state,
             thresholds,
-            live: estimate(&encoded.body),
-            must_gain: matches!(reason, Reason::Asked { .. }),
+            live,
+            below: matches!(reason, Reason::Asked { .. }).then(|| live.min(occupancy)),
             tried: Vec::new(),
         };
         let room = attempt.climb(&reason, occupancy, window).await?;
@@ -164,9 +165,10 @@ struct Attempt<'a> {
     thresholds: Thresholds,
     /// About how many tokens the next request would have taken.
     live: u64,
-    /// Whether less must be left than there is: what is asked for in a window with room must bring something. In a full
-    /// one it is seen by what the provider counts.
-    must_gain: bool,
+    /// What must be left is less than this: what is asked for in a window with room must bring something. It is what there
+    /// is by estimate and by what the provider counted, whichever is less, since what would be left is only estimated, on
+    /// the side of more. In a full window what was gained is seen by what the provider counts.
+    below: Option<u64>,
     /// What was tried in vain, and why.
     tried: Vec<String>,
 }
@@ -212,7 +214,7 @@ impl Attempt<'_> {
             let failed = record("plain", None, None, &self.tried);
             log.append(Body::Compaction(failed.clone()))?;
             self.compactor.emit(Event::Compacted(failed));
-            return Ok(Room::Failed(if self.must_gain { self.nothing_gained() } else { self.irreducible() }));
+            return Ok(Room::Failed(self.below.map_or_else(|| self.irreducible(), nothing_gained)));
         };
         let done = record(method, Some(candidate.tokens), reused, &self.tried);
         log.next_segment(candidate.opening, vec![Body::Compaction(done.clone())])?;
@@ -267,7 +269,7 @@ impl Attempt<'_> {
     }
 
     fn is_smaller(&self, candidate: &Candidate) -> bool {
-        !self.must_gain || candidate.tokens < self.live
+        self.below.is_none_or(|below| candidate.tokens < below)
     }
 
     /// How many tokens there are for a conversation, below the lower threshold.
@@ -278,15 +280,6 @@ impl Attempt<'_> {
     /// What stands before the conversation in every request.
     fn fixed(&self) -> u64 {
         segment::candidate(self.compactor, self.state, Vec::new(), &[]).tokens
-    }
-
-    fn nothing_gained(&self) -> TurnFailure {
-        TurnFailure::Window {
-            message: format!(
-                "nothing would be gained: the conversation takes about {} tokens, and what would be handed on as many",
-                self.live,
-            ),
-        }
     }
 
     fn irreducible(&self) -> TurnFailure {
@@ -312,6 +305,14 @@ struct Found {
     candidate: Candidate,
     method: &'static str,
     reused: Option<(u32, u32)>,
+}
+
+fn nothing_gained(tokens: u64) -> TurnFailure {
+    TurnFailure::Window {
+        message: format!(
+            "nothing would be gained: the conversation takes about {tokens} tokens, and what would be handed on as many"
+        ),
+    }
 }
 
 fn stuck(occupancy: u64, estimated: u64, thresholds: &Thresholds) -> TurnFailure {

@@ -413,6 +413,27 @@ async fn a_compaction_that_gains_nothing_is_not_made() {
     assert_sound(&agent);
 }
 
+/// However small the conversation is, whoever asks is never told that it has grown by it.
+#[tokio::test]
+async fn a_compaction_that_is_asked_for_never_grows_the_conversation() {
+    let (mut made, mut refused) = (0, 0);
+    for words in (0..1_600).step_by(80) {
+        let bench = Bench::new();
+        let answers = [text(&"word ".repeat(words)), text("second")];
+        let (setup, _) = setup(&bench, 100_000, &answers, &[text(SUMMARY)]);
+        let (mut agent, _) = run(setup, "begin").await;
+        match agent.compact(None, &CancellationToken::new()).await {
+            Ok(done) => {
+                made += 1;
+                assert!(done.after.is_some_and(|after| after < done.before), "{words} words: {done:?}");
+            }
+            Err(CompactError::Failed(TurnFailure::Window { .. })) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
+}
+
 /// What an interceptor denies, the runtime does not read by itself either.
 #[tokio::test]
 async fn an_interceptor_sees_the_reads_of_a_compaction() {

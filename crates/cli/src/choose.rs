@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::session::message::FilePath;
 
@@ -18,11 +17,6 @@ const RECENT: usize = 16;
 
 /// How many sessions are shown where a part of an id fits several.
 const SHOWN: usize = 5;
-
-/// The part of an id that is shown and may be typed.
-pub(crate) fn short_id(id: &SessionId) -> &str {
-    id.short()
-}
 
 /// The one session whose id holds `part`; without a part, the newest of the directory that its user spoke to.
 ///
@@ -61,7 +55,7 @@ pub(crate) fn settings_of(
     resolve(cwd.or(home.map(FilePath::as_path))).map_err(|error| match session {
         Some(session) if error.code == USAGE && cwd.is_none() => error.hint(format!(
             "session {} worked there; give `--cwd` the directory that it is in now",
-            short_id(&session.id)
+            session.id.short()
         )),
         Some(_) | None => error,
     })

@@ -9,7 +9,7 @@ use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::{Agent, CompactError, Event, Setup};
 
 use crate::args::CompactArguments;
-use crate::choose::{self, short_id};
+use crate::choose;
 use crate::config::Overrides;
 use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
@@ -61,7 +61,7 @@ pub(crate) fn compact(
                     CompactError::NoCompaction => USAGE,
                     _ => 1,
                 };
-                let error = CliError::new(code, format!("session {}: {error}", short_id(&session.id)));
+                let error = CliError::new(code, format!("session {}: {error}", session.id.short()));
                 Err(hint.into_iter().fold(error, CliError::hint))
             }
         }

@@ -17,7 +17,7 @@ use mainstay_agent::session::state::SessionState;
 use mainstay_agent::tools::is_running;
 use serde_json::Value;
 
-use crate::choose::{session, short_id};
+use crate::choose::session;
 use crate::error::CliError;
 use crate::history::read;
 use crate::output::{inert, out, shortened};
@@ -217,7 +217,7 @@ fn show_the_end(killed: &SessionState, finished: &SessionState) -> bool {
 }
 
 fn show_how_to_look(found: &SessionSummary) {
-    let id = short_id(&found.id);
+    let id = found.id.short();
     out("");
     out(&format!("The session lies in {}", found.dir.display()));
     out(&format!("  mainstay plan {id}       its plan"));

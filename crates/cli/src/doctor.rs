@@ -8,7 +8,7 @@ use mainstay_agent::session::log::{
     self, Inspection, ReadError, RepairError, Repaired, SessionSummary, read,
 };
 
-use crate::choose::{list, short_id};
+use crate::choose::list;
 use crate::config::places::Surroundings;
 use crate::error::{CliError, DAMAGED};
 use crate::history::{cannot_open, damage_line, unreadable};
@@ -41,7 +41,7 @@ pub(crate) fn installation(surroundings: &Surroundings) -> Result<ExitCode, CliE
     sandbox::show(surroundings, &home);
     let unreadable: Vec<&SessionSummary> = sessions.iter().filter(|session| session.cwd.is_none()).collect();
     for session in &unreadable {
-        say(&format!("session {} cannot be read: mainstay doctor {0}", short_id(&session.id)));
+        say(&format!("session {} cannot be read: mainstay doctor {0}", session.id.short()));
     }
     Ok(if unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
@@ -70,7 +70,7 @@ fn numbers(sessions: &[SessionSummary]) -> String {
 ///
 /// If its files cannot be read, or, for a repair, a process works on it.
 pub(crate) fn session(session: &SessionSummary, repair: bool) -> Result<ExitCode, CliError> {
-    let id = short_id(&session.id);
+    let id = session.id.short();
     let before = log::inspect(&session.dir).map_err(unreadable)?;
     show(&before);
     let found = if repair && !before.damage.is_empty() {

@@ -23,7 +23,7 @@ use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFail
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
 use crate::bounded;
-use crate::choose::{latest, session, settings_of_turns, short_id};
+use crate::choose::{latest, session, settings_of_turns};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
 use crate::history::{cannot_open, warn_of};
@@ -339,7 +339,7 @@ fn say_if_interrupted(setup: &Setup) {
     {
         say(&format!(
             "the last session here ({}, plan {}/{}) was interrupted; to go on with it: mainstay exec --last \"…\"",
-            short_id(&last.id),
+            last.id.short(),
             last.plan_completed,
             last.plan_total
         ));
@@ -348,7 +348,7 @@ fn say_if_interrupted(setup: &Setup) {
 
 /// Goes on with a session, and says what was found.
 pub(crate) fn resume(chosen: &SessionSummary, setup: Setup) -> Result<Agent, CliError> {
-    let id = short_id(&chosen.id);
+    let id = chosen.id.short();
     if let Some(cwd) = chosen.cwd.as_ref().filter(|cwd| cwd.as_path() != setup.workspace) {
         // Only `--cwd` leads here: without it the work is done where the session worked.
         let (cwd, here) = (inert(&cwd.to_string()), setup.workspace.display());
@@ -433,13 +433,13 @@ fn say_end(agent: &Agent, report: &TurnReport) {
     let usage = report.usage;
     say(&format!(
         "session {}: {}; plan {completed}/{total}; {} tokens in ({} cached), {} out{}{denied}; to go on: mainstay exec --session {} \"…\"",
-        short_id(&id),
+        id.short(),
         report.stop_reason.as_str(),
         usage.input_tokens,
         usage.cached_tokens,
         usage.output_tokens,
         cost(report),
-        short_id(&id),
+        id.short(),
     ));
 }
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, ForkError, SessionSummary};
 
-use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
 use crate::history::{unreadable, warn_of};
 use crate::output::{out, say};
@@ -18,7 +17,7 @@ use crate::rewind::refused;
 /// If there is no such turn (exit code 2), or the copy cannot be made. Then nothing is left of it.
 pub(crate) fn fork(data_home: &Path, session: &SessionSummary, turn: Option<u64>) -> Result<(), CliError> {
     let now = jiff::Timestamp::now();
-    let id = short_id(&session.id);
+    let id = session.id.short();
     let forked = log::fork(data_home, &session.dir, SessionId::random(now), turn, now)
         .map_err(|error| not_forked(error, id))?;
     let (state, opening) = log::read(&forked.dir).map_err(unreadable)?;
@@ -29,7 +28,7 @@ pub(crate) fn fork(data_home: &Path, session: &SessionSummary, turn: Option<u64>
         Some(turn) => format!("at the end of turn {turn}"),
     };
     let plan = &state.plan.plan;
-    let new = short_id(&forked.id);
+    let new = forked.id.short();
     out(&format!("session {new} was made from {id} {place}; plan {}/{}", plan.completed(), plan.items.len()));
     say(&format!(
         "both work in the same directory; to go on with the new one: mainstay exec --session {new} \"…\""

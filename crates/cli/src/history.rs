@@ -8,7 +8,6 @@ use mainstay_agent::session::state::{OpenCall, SessionState};
 use mainstay_agent::tools::{BuiltinOptions, builtin_tools};
 use serde_json::Value;
 
-use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
 use crate::output::{inert, inert_lines, out, say};
 
@@ -26,7 +25,7 @@ pub(crate) fn history(session: &SessionSummary, json: bool) -> Result<(), CliErr
         if session.is_interrupted {
             say(&format!(
                 "the last turn was interrupted; to go on with it: mainstay exec --session {} \"…\"",
-                short_id(&session.id)
+                session.id.short()
             ));
         }
     }

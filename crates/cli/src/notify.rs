@@ -2,7 +2,6 @@
 
 use mainstay_agent::session::log::{LeaveError, SessionSummary, leave_message};
 
-use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
 use crate::history::unreadable;
 use crate::output::out;
@@ -13,7 +12,7 @@ use crate::output::out;
 ///
 /// If it is too long (exit code 2), or cannot be written. Then nothing is left.
 pub(crate) fn notify(session: &SessionSummary, text: &str, silent: bool) -> Result<(), CliError> {
-    let id = short_id(&session.id);
+    let id = session.id.short();
     leave_message(&session.dir, text, !silent, jiff::Timestamp::now()).map_err(refused)?;
     let when = match (session.is_running, silent) {
         (true, false) => "a process works on it and is told before its next request".to_owned(),

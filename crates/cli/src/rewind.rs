@@ -5,7 +5,6 @@ use mainstay_agent::session::log::{
 };
 
 use crate::args::RewindArguments;
-use crate::choose::short_id;
 use crate::error::{CliError, DAMAGED, USAGE};
 use crate::history::{cannot_open, unreadable, warn_of};
 use crate::output::{out, say};
@@ -16,7 +15,7 @@ use crate::output::{out, say};
 ///
 /// If there is no such turn (exit code 2), if the session is in use, or if what lies between is damaged.
 pub(crate) fn rewind(session: &SessionSummary, arguments: &RewindArguments) -> Result<(), CliError> {
-    let id = short_id(&session.id);
+    let id = session.id.short();
     let now = jiff::Timestamp::now();
     let (mut log, opening) =
         Log::open(&session.dir, Durability::Always, now).map_err(|error| cannot_open(error, id))?;

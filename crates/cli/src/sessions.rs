@@ -7,7 +7,7 @@ use mainstay_agent::session::log::{self, SessionSummary, TrashError};
 use serde::Serialize;
 
 use crate::args::{SessionsAction, SessionsArguments};
-use crate::choose::{by_part, list, short_id};
+use crate::choose::{by_part, list};
 use crate::error::{CliError, USAGE};
 use crate::history::cannot_open;
 use crate::output::{in_dollars, inert, out, say, shortened};
@@ -100,7 +100,7 @@ fn show(
 
 fn remove(data_home: &Path, part: &str, now: jiff::Timestamp) -> Result<(), CliError> {
     let session = by_part(list(data_home)?, part, "`mainstay sessions` lists all")?;
-    let id = short_id(&session.id);
+    let id = session.id.short();
     let place = log::remove(data_home, &session.id, now).map_err(|error| not_moved(error, id))?;
     out(&format!("session {id} is in the trash, whole: {}", place.display()));
     say(&format!("to bring it back: mainstay sessions restore {id}"));
@@ -110,7 +110,7 @@ fn remove(data_home: &Path, part: &str, now: jiff::Timestamp) -> Result<(), CliE
 fn restore(data_home: &Path, part: &str) -> Result<(), CliError> {
     let hint = "`mainstay sessions --trash` lists what is in the trash";
     let session = by_part(list_trash(data_home)?, part, hint)?;
-    let id = short_id(&session.id);
+    let id = session.id.short();
     log::restore(data_home, &session.id).map_err(|error| not_moved(error, id))?;
     out(&format!("session {id} is back: {}", title(&session)));
     Ok(())
@@ -150,7 +150,7 @@ fn line(session: &SessionSummary, cwd: &Path, now: jiff::Timestamp) -> String {
     };
     format!(
         "{:8}  {:>8}  {plan:>5}  {:>5}  {:>8}  {state:11}  {}{place}",
-        short_id(&session.id),
+        session.id.short(),
         session.last.map_or_else(|| "-".to_owned(), |last| age(last, now)),
         session.turns,
         session.totals.known_cost().map_or_else(|| "-".to_owned(), dollars),

@@ -9,7 +9,6 @@ use mainstay_agent::session::log::{
 };
 
 use crate::args::ExportArguments;
-use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
 use crate::history::{read, unreadable};
 use crate::output::{counted, inert, out, say};
@@ -24,7 +23,7 @@ pub(crate) fn export(
     current_dir: &Path,
     arguments: &ExportArguments,
 ) -> Result<(), CliError> {
-    let id = short_id(&session.id);
+    let id = session.id.short();
     // What cannot be read is said, and exported as it is.
     read(session)?;
     let name = arguments.output.clone().unwrap_or_else(|| format!("mainstay-{id}.jsonl").into());
@@ -85,7 +84,7 @@ pub(crate) fn import(data_home: &Path, current_dir: &Path, file: &Path) -> Resul
     let log::Imported { id, grants } = imported.map_err(not_imported)?;
     let summary = log::summarise(&log::session_dir(data_home, &id), id);
     read(&summary)?;
-    let id = short_id(&summary.id);
+    let id = summary.id.short();
     out(&format!("session {id} is here; {}: {}", counted(summary.turns, "turn"), inert(&summary.title)));
     if !grants.is_empty() {
         let given = grants.iter().map(|(tool, pattern)| inert(&format!("{tool} `{pattern}`")));

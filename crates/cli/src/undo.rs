@@ -4,7 +4,6 @@ use mainstay_agent::session::ids::Seq;
 use mainstay_agent::session::log::SessionSummary;
 use mainstay_agent::undo::{Change, Standing, UndoError, Undone, standings, undo as take_back};
 
-use crate::choose::short_id;
 use crate::error::{CliError, USAGE};
 use crate::history::{cannot_open, unreadable};
 use crate::output::{inert, out, say};
@@ -30,7 +29,7 @@ pub(crate) fn undo(session: &SessionSummary, to: Option<Seq>) -> Result<(), CliE
                 false => "the files above were put back; run the command again for the rest",
             }))
         }
-        Err(error) => Err(refused(error, short_id(&session.id))),
+        Err(error) => Err(refused(error, session.id.short())),
     }
 }
 

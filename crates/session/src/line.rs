@@ -84,10 +84,15 @@ pub(crate) fn sealed<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Er
     Ok(line)
 }
 
+/// A line, given without its newline, without the carriage return that an editor or a transfer put before that.
+pub(crate) fn bare(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
 /// Says whether a line, given without its newline, is what it was when it was sealed. A carriage return before the newline,
 /// which editors and transfers put there, is none of it.
 pub(crate) fn check_seal(line: &[u8]) -> Result<(), LineFault> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = bare(line);
     let covered = line.len().checked_sub(CRC_TAIL).ok_or(LineFault::NoChecksum)?;
     let (covered, tail) = line.split_at(covered);
     let found = tail

@@ -62,7 +62,7 @@ pub use repair::{Inspection, RepairError, Repaired, SegmentFound, inspect, repai
 pub use rewind::{RewindError, RewindTo, Rewound};
 pub use search::{Found, search};
 pub use spill::{Spill, SpillError, SpillWriter};
-pub use whole::{Passage, whole_conversation};
+pub use whole::{Passage, WholeConversation, whole_conversation};
 
 use file::LogFile;
 use lock::Lock;

@@ -10,7 +10,7 @@ use common::{Session, answer, now, prompt, session_id, temp_dir, text};
 use mainstay_session::entry::{Body, Clock};
 use mainstay_session::line;
 use mainstay_session::log::{
-    DamageKind, Durability, Log, RepairError, RewindTo, entries, inspect, read, repair,
+    DamageKind, Durability, Log, RepairError, RewindTo, entries, inspect, read, read_segment, repair,
 };
 use mainstay_session::message::ContentHash;
 
@@ -152,6 +152,28 @@ fn carriage_returns_are_passed_over() {
     assert_eq!((log.state() == &state, opening.damage), (true, Vec::new()));
     log.append(prompt("on"), now()).unwrap();
     assert_eq!(read(&dir).unwrap().0, *log.state());
+}
+
+/// L04: an empty line is passed over whatever ends it, and a line that another repeats but for its end is no other.
+#[test]
+fn a_carriage_return_makes_no_other_line() {
+    let home = temp_dir();
+    let dir = session(home.path());
+    let (sound, state) = (lines(&dir, 1), read(&dir).unwrap().0);
+    let ended = |line: &[u8]| [line.strip_suffix(b"\n").unwrap(), b"\r\n"].concat();
+    let mut spaced = sound.clone();
+    spaced.insert(2, b"\r\n".to_vec());
+    spaced.push(b"\r\n".to_vec());
+    write(&dir, 1, &spaced);
+    assert!(inspect(&dir).unwrap().is_sound());
+    assert_eq!(read_segment(&dir, 1).unwrap().last_seq, sound.len() as u64);
+    repair(&dir, &session_id(1), now()).unwrap();
+    assert_eq!((lines(&dir, 1), read(&dir).unwrap().0), (sound.clone(), state));
+    let mut twice = sound.clone();
+    twice.insert(3, ended(&sound[2]));
+    write(&dir, 1, &twice);
+    repair(&dir, &session_id(1), now()).unwrap();
+    assert_eq!(lines(&dir, 1), sound);
 }
 
 /// L04: a session without a readable header goes on after a repair, with all the rest.

@@ -6,11 +6,11 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Session, answer, now, plan_arguments, prompt, temp_dir, text};
+use common::{Session, answer, call, now, ok, plan_arguments, prompt, temp_dir, text};
 use mainstay_session::conversation::Item;
 use mainstay_session::entry::{Body, Grant, InboxMessage, Notice, NoticeKind};
 use mainstay_session::log::{
-    DamageKind, Durability, Log, Passage, RewindError, RewindTo, read, whole_conversation,
+    DamageKind, Durability, Log, Passage, RewindError, RewindTo, WholeConversation, read, whole_conversation,
 };
 use mainstay_session::request::request;
 use mainstay_session::state::SessionState;
@@ -370,7 +370,8 @@ fn the_turns_in_view_are_those_of_the_branch() {
 fn the_whole_conversation_is_more_than_a_segments() {
     let home = temp_dir();
     let (mut session, _) = turns(home.path(), 2);
-    let whole = |session: &Session| whole_conversation(session.log.dir()).unwrap();
+    let whole =
+        |session: &Session| Vec::from(whole_conversation(session.log.dir(), usize::MAX).unwrap().passages);
     let said = |history: &[Item]| history.iter().cloned().map(Passage::Said).collect::<Vec<_>>();
     let first = said(&session.state().history);
     assert_eq!(whole(&session), first);
@@ -392,4 +393,25 @@ fn the_whole_conversation_is_more_than_a_segments() {
     assert_eq!(rewound[..grown.len()], grown);
     assert_eq!(prompts(&rewound), ["turn 1", "turn 2", "turn 3", "turn 4"]);
     assert_eq!(rewound.iter().filter(|passage| matches!(passage, Passage::WentBack(_))).count(), 1);
+}
+
+/// However much is left out, what is given is the end of all, with no result of what is left out in it.
+#[test]
+fn the_last_of_the_whole_conversation_is_its_end() {
+    let home = temp_dir();
+    let (mut session, _) = turns(home.path(), 3);
+    let asked = session.append(answer(vec![call("c1", "read", "{}"), call("c2", "read", "{}")]));
+    session.append(ok(asked, 0, "first"));
+    session.append(prompt("between"));
+    session.append(ok(asked, 1, "second"));
+    session.append(ok(asked + 100, 0, "lost"));
+    let whole = |most| whole_conversation(session.log.dir(), most).unwrap();
+    let all = whole(usize::MAX);
+    assert_eq!(all.left_out, 0);
+    assert!(matches!(all.passages.back(), Some(Passage::Said(Item::Orphan(_)))), "{all:?}");
+    for most in 0..=all.passages.len() {
+        let left_out = all.passages.len() - most;
+        let passages = all.passages.iter().skip(left_out).cloned().collect();
+        assert_eq!(whole(most), WholeConversation { left_out, passages });
+    }
 }

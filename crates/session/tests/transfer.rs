@@ -7,9 +7,11 @@ use std::fs;
 use std::path::Path;
 
 use common::{Session, answer, call, now, ok, prompt, temp_dir, text};
-use mainstay_session::entry::{Body, Grant};
+use mainstay_session::entry::{Body, Entry, FORMAT, Grant};
+use mainstay_session::line;
 use mainstay_session::log::{
-    ExportError, ImportError, ReadError, export, import, list, read, remove, restore, search, session_dir,
+    ExportError, ImportError, ReadError, entries, export, import, list, read, remove, restore, search,
+    session_dir,
 };
 use mainstay_session::message::Content;
 
@@ -68,6 +70,49 @@ fn an_import_brings_no_permission_along() {
     let mut expected = session.state().clone();
     expected.grants.iter_mut().for_each(|grant| grant.scope = Grant::ONCE.to_owned());
     assert_eq!((state == expected, opening.damage), (true, Vec::new()));
+}
+
+/// L07: a line that is written anew stands under a header that says of which format it is; all else of an old log is what
+/// it was.
+#[test]
+fn an_import_says_which_format_it_wrote() {
+    let (here, there) = (temp_dir(), temp_dir());
+    let mut session = session(here.path());
+    let grant = Grant { tool: "bash".to_owned(), pattern: "*".to_owned(), scope: "session".to_owned() };
+    session.append(Body::Grant(grant));
+    let dir = session.log.dir().to_owned();
+    drop(session);
+    let path = dir.join("0001.jsonl");
+    let older = |line: &[u8], format| {
+        let mut entry = line::decode(line).unwrap();
+        if let Body::Session(header) = &mut entry.body {
+            header.format = format;
+        }
+        line::encode(&entry).unwrap()
+    };
+    let formats = |dir: &Path| {
+        let mut formats = Vec::new();
+        entries(dir, |_, entry| {
+            if let Ok(Entry { body: Body::Session(header), .. }) = entry {
+                formats.push((header.segment, header.format));
+            }
+        })
+        .unwrap();
+        formats
+    };
+    for segment in [1, 2] {
+        let path = dir.join(format!("{segment:04}.jsonl"));
+        let bytes = fs::read(&path).unwrap();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let old = lines.map(|line| older(line.strip_suffix(b"\n").unwrap(), FORMAT - 1)).collect::<Vec<_>>();
+        fs::write(&path, old.concat()).unwrap();
+    }
+    assert_eq!(formats(&dir), [(1, FORMAT - 1), (2, FORMAT - 1)]);
+    let imported = import(there.path(), &mut exported(&dir, false).as_slice()).unwrap();
+    let new = session_dir(there.path(), &imported.id);
+    // The permission is in the second segment, so nothing of the first is written anew.
+    assert_eq!(formats(&new), [(1, FORMAT - 1), (2, FORMAT)]);
+    assert_eq!(fs::read(new.join("0001.jsonl")).unwrap(), fs::read(path).unwrap());
 }
 
 #[test]

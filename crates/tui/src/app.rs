@@ -167,7 +167,12 @@ pub(crate) enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Take a prompt through a turn.
-    Prompt(String),
+    Prompt {
+        /// Its text.
+        text: String,
+        /// The images that go with it, by the names that were to be seen in it.
+        images: Vec<String>,
+    },
     /// Summarise.
     Compact(Option<String>),
     /// Change the model.
@@ -492,18 +497,27 @@ impl App {
                 self.remember(&text, effects);
                 self.command(command, effects);
             }
-            None if self.work.is_some() && !attachments::named(self.editor.shown()).is_empty() => {
-                self.say_hint(
-                    "an image goes with a message that begins a turn; send it when this one has ended",
-                );
-            }
-            None => {
-                let text = self.editor.take();
-                self.remember(&text, effects);
-                self.send(text, effects);
-            }
+            None => self.submit_message(effects),
         }
         self.completion = None;
+    }
+
+    /// Sends what is written. Only an image whose name is to be seen goes along: what a paste behind a placeholder names
+    /// nobody has looked at.
+    fn submit_message(&mut self, effects: &mut Vec<Effect>) {
+        let images: Vec<String> =
+            attachments::named(self.editor.shown()).into_iter().map(str::to_owned).collect();
+        if self.work.is_some() && !images.is_empty() {
+            return self.say_hint(
+                "an image goes with a message that begins a turn; send it when this one has ended",
+            );
+        }
+        let text = self.editor.take();
+        if attachments::named(&text).len() > images.len() {
+            self.say_hint("no image that is named inside a paste goes along; name it in the text");
+        }
+        self.remember(&text, effects);
+        self.send(text, images, effects);
     }
 
     /// Says that there is no such command. What was typed makes room for the next try, and Up brings it back.
@@ -513,7 +527,7 @@ impl App {
         self.say_hint(&format!("/{name} is no command; /help lists them, Up brings it back"));
     }
 
-    fn send(&mut self, text: String, effects: &mut Vec<Effect>) {
+    fn send(&mut self, text: String, images: Vec<String>, effects: &mut Vec<Effect>) {
         if self.work.is_some() {
             self.queue.push(text.clone());
             effects.push(Effect::Queue(text));
@@ -521,7 +535,7 @@ impl App {
         }
         self.begin(Phase::Working);
         self.unlogged = Some(text.clone());
-        self.order(Order::Prompt(text), effects);
+        self.order(Order::Prompt { text, images }, effects);
     }
 
     fn remember(&mut self, text: &str, effects: &mut Vec<Effect>) {

@@ -3,11 +3,14 @@
 //! An image is attached by being named, so it is always to be seen in the text what goes with it. What is no image file by
 //! its name is no matter of this module.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use mainstay_agent::Prompt;
 use mainstay_agent::tools::image::IMAGE_BYTES;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::transcript::bytes;
 
@@ -99,20 +102,21 @@ fn decoded(address: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A message with the images that it names, and what is to be said about names that are no file.
+/// A message with the images of these names, and what is to be said about names that are no file.
 ///
 /// # Errors
 ///
 /// If an image cannot be sent; the text says which, why, and what to do.
 pub(crate) fn prompt(
     text: &str,
+    names: &[String],
     workspace: &Path,
     model: &str,
     takes_images: bool,
 ) -> Result<(Prompt, Vec<String>), String> {
     let mut prompt = Prompt::from(text);
     let mut missing = Vec::new();
-    for name in named(text) {
+    for name in names {
         let refused = |why: &str| format!("not sent: {}: {why}", reference(name));
         let Some(bytes) = read(&workspace.join(name)).map_err(|why| refused(&why))? else {
             missing.push(format!("there is no file {name}; the message went without it"));
@@ -129,24 +133,47 @@ pub(crate) fn prompt(
     Ok((prompt, missing))
 }
 
-/// The bytes of a file that is there.
+/// The bytes of a file that is there. Does not hang, whatever lies there or takes its place.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let Ok(found) = fs::metadata(path) else { return Ok(None) };
+    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        // A socket cannot be opened.
+        Err(Errno::NXIO) => return Err("it is no file".to_owned()),
+        Err(error) => return Err(unreadable(error.into())),
+    };
+    let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
         return Err("it is no file".to_owned());
     }
-    if usize::try_from(found.len()).unwrap_or(usize::MAX) > IMAGE_BYTES {
-        return Err(format!(
-            "it has {}, and models take {}; make a smaller copy",
-            bytes(found.len()),
-            bytes(IMAGE_BYTES as u64)
-        ));
+    if found.len() > IMAGE_BYTES as u64 {
+        return Err(too_large(&bytes(found.len())));
     }
-    fs::read(path).map(Some).map_err(|error| format!("it cannot be read: {error}"))
+    let content = bounded(file).map_err(unreadable)?;
+    content.map(Some).ok_or_else(|| too_large(&format!("more than {}", bytes(IMAGE_BYTES as u64))))
+}
+
+/// All that comes, if it is no more than an image may have: a file may grow, and one that the system makes up has no length.
+fn bounded(from: impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    from.take(IMAGE_BYTES as u64 + 1).read_to_end(&mut content)?;
+    Ok((content.len() <= IMAGE_BYTES).then_some(content))
+}
+
+fn too_large(has: &str) -> String {
+    format!("it has {has}, and models take {}; make a smaller copy", bytes(IMAGE_BYTES as u64))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
+
     use super::*;
 
     #[test]
@@ -190,7 +217,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("bad.png"), "text").unwrap();
         fs::create_dir(dir.path().join("dir.png")).unwrap();
-        let made = |text: &str, takes_images| prompt(text, dir.path(), "local/m", takes_images);
+        let made = |text: &str, takes_images| {
+            let names: Vec<String> = named(text).into_iter().map(str::to_owned).collect();
+            prompt(text, &names, dir.path(), "local/m", takes_images)
+        };
         let (plain, said) = made("see @gone.png", false).unwrap();
         assert_eq!(plain, Prompt::from("see @gone.png"));
         assert_eq!(said, ["there is no file gone.png; the message went without it"]);
@@ -201,5 +231,44 @@ mod tests {
         assert_eq!(made("@dir.png", true).unwrap_err(), "not sent: @dir.png: it is no file");
         let refused = made("@bad.png", false).unwrap_err();
         assert!(refused.starts_with("not sent: @bad.png: local/m is not said to take images"), "{refused}");
+    }
+
+    /// What is behind a name may be another thing between two looks at it.
+    #[test]
+    fn a_pipe_that_takes_a_files_place_holds_nothing_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shot, pipe) = (dir.path().join("shot.png"), dir.path().join("pipe"));
+        fs::write(&shot, "bytes").unwrap();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (done, is_done) = mpsc::channel();
+        let path = shot.clone();
+        let reader = std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                let read = read(&path);
+                let is_either =
+                    read == Ok(Some(b"bytes".to_vec())) || read == Err("it is no file".to_owned());
+                assert!(is_either, "{read:?}");
+            }
+            done.send(()).unwrap();
+        });
+        let begun = Instant::now();
+        while is_done.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            renameat_with(CWD, &shot, CWD, &pipe, RenameFlags::EXCHANGE).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(60), "it hangs");
+        }
+        reader.join().unwrap();
+    }
+
+    /// A file without an end is not read to it.
+    #[test]
+    fn no_more_is_read_than_an_image_has() {
+        assert_eq!(bounded(&b"bytes"[..]).unwrap(), Some(b"bytes".to_vec()));
+        assert_eq!(
+            bounded(io::repeat(0).take(IMAGE_BYTES as u64)).unwrap().map(|all| all.len()),
+            Some(IMAGE_BYTES)
+        );
+        let mut rest = io::repeat(0).take(2 * IMAGE_BYTES as u64);
+        assert_eq!(bounded(&mut rest).unwrap(), None);
+        assert_eq!(rest.limit(), IMAGE_BYTES as u64 - 1);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mainstay_agent::prices::dollars;
 use mainstay_agent::session::conversation::{Item, Step};
 use mainstay_agent::session::entry::{Compaction, Job, Notice, NoticeKind, StopReason};
-use mainstay_agent::session::log::Passage;
+use mainstay_agent::session::log::{Passage, WholeConversation};
 use mainstay_agent::session::message::{Content, Image, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::{Plan, PlanItemStatus, is_plan_tool};
 use mainstay_agent::{PlanChange, PlanChangeKind, TurnReport};
@@ -345,13 +345,13 @@ pub(crate) fn conversation(history: &[Item], most: usize) -> Vec<(Part, Vec<Piec
     left_out.into_iter().chain(history[skipped..].iter().flat_map(item_parts)).collect()
 }
 
-/// The conversation from its first prompt on, in whatever segment it stands, at most so many passages of it.
-pub(crate) fn whole_conversation(passages: &[Passage], most: usize) -> Vec<(Part, Vec<Piece>)> {
-    let skipped = passages.len().saturating_sub(most);
-    let left_out = (skipped > 0).then(|| {
-        one_note(&format!("… {skipped} earlier passages are left out; `mainstay export` has all of them"))
+/// The conversation from its first prompt on, in whatever segment it stands.
+pub(crate) fn whole_conversation(whole: &WholeConversation) -> Vec<(Part, Vec<Piece>)> {
+    let WholeConversation { left_out, passages } = whole;
+    let left_out = (*left_out > 0).then(|| {
+        one_note(&format!("… {left_out} earlier passages are left out; `mainstay export` has all of them"))
     });
-    left_out.into_iter().chain(passages[skipped..].iter().flat_map(passage_parts)).collect()
+    left_out.into_iter().chain(passages.iter().flat_map(passage_parts)).collect()
 }
 
 fn passage_parts(passage: &Passage) -> Vec<(Part, Vec<Piece>)> {

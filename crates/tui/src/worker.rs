@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
-use mainstay_agent::session::log::{RewindTo, SessionSummary};
+use mainstay_agent::session::log::{RewindTo, SessionSummary, whole_conversation};
 use mainstay_agent::session::message::Ended;
 use mainstay_agent::undo::undo;
 use mainstay_agent::{
@@ -297,7 +297,7 @@ impl Worker {
             self.prepare();
         }
         match order {
-            Order::Prompt(text) => self.prompt(&text, &cancel).await,
+            Order::Prompt { text, images } => self.prompt(&text, &images, &cancel).await,
             Order::Compact(wish) => self.compact(wish.as_deref(), &cancel).await,
             Order::Model(name) => self.change_model(&name),
             Order::ListSessions => match self.host.sessions() {
@@ -321,16 +321,16 @@ impl Worker {
             }
             Order::Rewind(turn) => self.rewind(turn),
             Order::Undo => self.undo(),
-            Order::History => self.show_whole_conversation(),
+            Order::History => self.show_whole_conversation().await,
             Order::Permissions => self.say_permissions(),
             Order::Notify(text) => self.notify(&text),
         }
     }
 
-    async fn prompt(&mut self, text: &str, cancel: &CancellationToken) {
+    async fn prompt(&mut self, text: &str, images: &[String], cancel: &CancellationToken) {
         let Some(setup) = &self.setup else { return self.give_back() };
         let model = &setup.model;
-        let made = attachments::prompt(text, &setup.workspace, model.name(), model.takes_images());
+        let made = attachments::prompt(text, images, &setup.workspace, model.name(), model.takes_images());
         let prompt = match made {
             Ok((prompt, missing)) => {
                 self.show(missing.iter().map(|words| transcript::warning(words)).collect());
@@ -645,13 +645,19 @@ impl Worker {
         }
     }
 
-    fn show_whole_conversation(&self) {
-        let Some(agent) = &self.agent else { return self.note("there is nothing yet") };
-        match agent.whole_conversation() {
-            Ok(passages) => transcript::whole_conversation(&passages, ALL)
-                .into_iter()
-                .for_each(|(part, pieces)| self.shared.tell(Told::Say(part, pieces))),
-            Err(error) => self.failed(&error.to_string()),
+    /// Reading takes as long as the session is old. It is done on another thread, since on this one what jobs print is
+    /// taken from their pipes.
+    async fn show_whole_conversation(&self) {
+        let Some(dir) = self.agent.as_ref().map(Agent::dir) else { return self.note("there is nothing yet") };
+        let reading = tokio::task::spawn_blocking(move || {
+            whole_conversation(&dir, ALL).map(|whole| transcript::whole_conversation(&whole))
+        });
+        match reading.await {
+            Ok(Ok(parts)) => {
+                parts.into_iter().for_each(|(part, pieces)| self.shared.tell(Told::Say(part, pieces)));
+            }
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(error) => self.failed(&format!("the conversation cannot be shown: {error}")),
         }
     }
 

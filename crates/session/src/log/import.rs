@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::export::{EXPORT, Head, Piece, in_this_format, is_exported, next_line};
 use super::unfinished::Unfinished;
-use super::{ReadError, private_dir, private_file, reading, segment_path, session_dir, write_private};
-use crate::entry::{Body, Entry, Grant};
+use super::{ReadError, private_dir, private_file, reading, rename, segment_path, session_dir};
+use crate::entry::{Body, FORMAT, Grant};
 use crate::failpoint;
 use crate::ids::SessionId;
 use crate::line;
@@ -97,17 +97,15 @@ pub fn import(data_home: &Path, from: &mut dyn BufRead) -> Result<Imported, Impo
 fn void_grants(dir: &Path) -> Result<Vec<(String, String)>, ImportError> {
     let mut voided = Vec::new();
     for segment in reading::segments(dir)? {
-        let path = segment_path(dir, segment);
-        let (mut bytes, before) = (Vec::new(), voided.len());
+        let (path, before) = (segment_path(dir, segment), voided.len());
         let read = reading::for_each_line(&path, |line| {
-            match line::decode(line).ok().and_then(|entry| without_grants(entry, &mut voided)) {
-                Some(entry) => bytes.extend(line::encode(&entry).unwrap_or_default()),
-                None => bytes.extend([line, b"\n"].concat()),
-            }
+            let Ok(mut entry) = line::decode(line) else { return };
+            let lasting = grants(&mut entry.body).iter().filter(|grant| grant.lasts());
+            voided.extend(lasting.map(|grant| (grant.tool.clone(), grant.pattern.clone())));
         });
         read.map_err(ImportError::Write)?;
         if voided.len() > before {
-            write_private(&path, &bytes, true, "import.write").map_err(ImportError::Write)?;
+            write_without_grants(&path).map_err(ImportError::Write)?;
         }
     }
     voided.sort_unstable();
@@ -115,20 +113,42 @@ fn void_grants(dir: &Path) -> Result<Vec<(String, String)>, ImportError> {
     Ok(voided)
 }
 
-/// The entry with no permission that lasts; none if it holds none.
-fn without_grants(entry: Entry, voided: &mut Vec<(String, String)>) -> Option<Entry> {
-    let mut entry = in_this_format(entry);
-    let grants = match &mut entry.body {
+fn grants(body: &mut Body) -> &mut [Grant] {
+    match body {
         Body::Grant(grant) => std::slice::from_mut(grant),
         Body::Checkpoint(checkpoint) => checkpoint.grants.as_mut_slice(),
-        _ => return None,
-    };
-    let before = voided.len();
-    for grant in grants.iter_mut().filter(|grant| grant.lasts()) {
-        voided.push((grant.tool.clone(), grant.pattern.clone()));
-        grant.scope = Grant::ONCE.to_owned();
+        _ => &mut [],
     }
-    (voided.len() > before).then_some(entry)
+}
+
+/// Writes a segment anew, line by line, with no permission that lasts.
+fn write_without_grants(path: &Path) -> io::Result<()> {
+    let unfinished = path.with_extension("jsonl.new");
+    let mut file = private_file(&unfinished)?;
+    let mut written = Ok(());
+    reading::for_each_line(path, |line| {
+        if written.is_ok() {
+            written = without_grants(line)
+                .and_then(|line| failpoint::write("import.write", &line, |_, part| file.write_all(part)));
+        }
+    })?;
+    written?;
+    failpoint::pass("import.sync").and_then(|()| file.sync_all())?;
+    rename(&unfinished, path, "import.rename")
+}
+
+/// A line, with its newline, that gives no permission that lasts. Since what is written anew is of this version's format,
+/// the headers say so; all else stays as it is, byte for byte.
+fn without_grants(line: &[u8]) -> io::Result<Vec<u8>> {
+    let as_it_is = || [line, b"\n"].concat();
+    let Ok(mut entry) = line::decode(line) else { return Ok(as_it_is()) };
+    let is_older = matches!(&entry.body, Body::Session(header) if header.format < FORMAT);
+    let mut is_anew = is_older;
+    for grant in grants(&mut entry.body).iter_mut().filter(|grant| grant.lasts()) {
+        grant.scope = Grant::ONCE.to_owned();
+        is_anew = true;
+    }
+    if is_anew { Ok(line::encode(&in_this_format(entry))?) } else { Ok(as_it_is()) }
 }
 
 struct Lines<'a> {

@@ -310,7 +310,7 @@ pub(super) fn for_each_damage(
     let mut line_number = 0;
     let lengths = for_each_line(&path, |bytes| {
         line_number += 1;
-        if bytes.is_empty() {
+        if line::bare(bytes).is_empty() {
             return;
         }
         let before = *chain;
@@ -405,7 +405,7 @@ impl Fold {
     }
 
     fn take(&mut self, segment: u32, line: u64, bytes: &[u8]) {
-        if bytes.is_empty() || self.is_at_end() {
+        if line::bare(bytes).is_empty() || self.is_at_end() {
             return;
         }
         let decoded = line::decode(bytes);

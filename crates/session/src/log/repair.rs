@@ -253,7 +253,7 @@ struct Anew<'a> {
     /// Good lines that stand behind later ones, by their entries, where no other line says what these do.
     displaced: BTreeMap<Seq, &'a [u8]>,
     last: Seq,
-    /// The checksum of each line that was taken, by its entry.
+    /// The checksum of each line that was taken, without its end, by its entry.
     taken: HashMap<Seq, u32>,
     lost: u64,
     has_new_header: bool,
@@ -274,7 +274,7 @@ impl<'a> Anew<'a> {
                     self.take(&entry, line);
                     bad = 0;
                 }
-                Err(_) => bad += u64::from(line.len() > 1),
+                Err(_) => bad += u64::from(!bare(line).is_empty()),
             }
         }
         match next {
@@ -293,7 +293,7 @@ impl<'a> Anew<'a> {
     }
 
     fn take(&mut self, entry: &Entry, line: &[u8]) {
-        let crc = crc32fast::hash(line);
+        let crc = crc32fast::hash(bare(line));
         if entry.seq > self.last {
             self.mark_lost(entry.seq);
             self.last = entry.seq;
@@ -313,7 +313,7 @@ impl<'a> Anew<'a> {
         while self.behind(0) < next {
             if let Some(line) = self.displaced.remove(&self.behind(0)) {
                 self.last = self.behind(0);
-                self.taken.insert(self.last, crc32fast::hash(line));
+                self.taken.insert(self.last, crc32fast::hash(bare(line)));
                 self.bytes.extend_from_slice(line);
                 continue;
             }
@@ -335,6 +335,11 @@ impl<'a> Anew<'a> {
 fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     bytes[..whole].split_inclusive(|byte| *byte == b'\n')
+}
+
+/// What a line says, without what ends it.
+fn bare(line: &[u8]) -> &[u8] {
+    line::bare(line.strip_suffix(b"\n").unwrap_or(line))
 }
 
 /// The good lines that stand behind later ones and hold what none in its place does.

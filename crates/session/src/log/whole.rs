@@ -4,7 +4,7 @@
 //! for people: every segment, in the order in which it happened, with what was left behind by going back. Lines that
 //! cannot be read are left out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use super::reading::{ReadError, entries};
@@ -24,26 +24,39 @@ pub enum Passage {
     WentBack(Rewind),
 }
 
-/// Reads all of a session's conversation. Its cost grows with the session's age.
+/// The conversation of a session, as much of it as was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WholeConversation {
+    /// How many passages came before.
+    pub left_out: usize,
+    /// The passages, in the order in which they happened.
+    pub passages: VecDeque<Passage>,
+}
+
+/// Reads a session's conversation from its beginning and gives at most the last `most` passages of it. It holds no more
+/// than those in memory at once; the time it takes grows with the session's age.
 ///
 /// # Errors
 ///
 /// If there is no session, or a file cannot be read.
-pub fn whole_conversation(dir: &Path) -> Result<Vec<Passage>, ReadError> {
-    let mut whole = Whole::default();
+pub fn whole_conversation(dir: &Path, most: usize) -> Result<WholeConversation, ReadError> {
+    let mut whole = Whole { most, ..Whole::default() };
     entries(dir, |_, entry| {
         if let Ok(Entry { seq, lane: Lane::Main, body, .. }) = entry {
             whole.take(seq, body);
         }
     })?;
-    Ok(whole.passages)
+    Ok(whole.conversation)
 }
 
 #[derive(Default)]
 struct Whole {
-    passages: Vec<Passage>,
-    /// Where each answer stands.
+    most: usize,
+    conversation: WholeConversation,
+    /// Where each answer stands, counted from the first passage of all.
     steps: HashMap<Seq, usize>,
+    /// The last answer that is left out.
+    left_out: Seq,
 }
 
 impl Whole {
@@ -55,7 +68,8 @@ impl Whole {
             Body::Notice(notice) => Passage::Said(Item::Notice { text: notice.text }),
             Body::Answer(answer) => match step(seq, answer) {
                 Some(step) => {
-                    self.steps.insert(seq, self.passages.len());
+                    let WholeConversation { left_out, passages } = &self.conversation;
+                    self.steps.insert(seq, left_out + passages.len());
                     Passage::Said(Item::Step(step))
                 }
                 None => return,
@@ -78,12 +92,27 @@ impl Whole {
             | Body::Lost(_)
             | Body::Unknown(_) => return,
         };
-        self.passages.push(passage);
+        self.conversation.passages.push_back(passage);
+        if self.conversation.passages.len() > self.most {
+            self.leave_out();
+        }
+    }
+
+    fn leave_out(&mut self) {
+        self.conversation.left_out += 1;
+        if let Some(Passage::Said(Item::Step(step))) = self.conversation.passages.pop_front() {
+            self.steps.remove(&step.answer);
+            self.left_out = step.answer;
+        }
     }
 
     /// Puts a result to its call, or gives it back where that is lost. The first result of a call counts.
     fn answered(&mut self, result: ToolResult) -> Option<ToolResult> {
-        let step = self.steps.get(&result.answer).and_then(|at| self.passages.get_mut(*at));
+        if result.answer <= self.left_out {
+            return None;
+        }
+        let WholeConversation { left_out, passages } = &mut self.conversation;
+        let step = self.steps.get(&result.answer).and_then(|at| passages.get_mut(*at - *left_out));
         let Some(Passage::Said(Item::Step(step))) = step else { return Some(result) };
         if let Some(slot @ None) = step.results.get_mut(result.call as usize) {
             *slot = Some(result);

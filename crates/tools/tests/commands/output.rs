@@ -95,12 +95,16 @@ pub(crate) async fn terminal_control_is_taken_out(place: Place) {
 /// What is printed is told while the command runs, a few times a second at most, and changes nothing of its result.
 pub(crate) async fn what_is_printed_is_told_while_it_runs(mut place: Place) {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (heard, go) = (told.clone(), place.root.join("go"));
+    let (heard, root) = (told.clone(), place.root.clone());
     place.context.on_output = Arc::new(move |lines: &str| {
         heard.lock().unwrap().push(lines.to_owned());
-        fs::write(&go, "").unwrap();
+        fs::write(root.join("go"), "").unwrap();
+        if lines.ends_with("end") {
+            fs::write(root.join("over"), "").unwrap();
+        }
     });
-    let flood = "while [ ! -e go ]; do echo again; done; sleep 0.3; echo end; sleep 0.3";
+    // It ends when its last line was told.
+    let flood = "while [ ! -e go ]; do echo again; done; echo end; while [ ! -e over ]; do sleep 0.02; done";
     let begun = Instant::now();
     let result = soon(place.run(flood)).await.unwrap();
     assert_eq!(result.summary, "exit code 0");

@@ -156,7 +156,7 @@ fn idle(done: u64) -> Told {
 fn a_message_is_sent_and_kept_until_it_is_in_the_log() {
     let mut desk = Desk::new(80, 24);
     desk.write("hello").key(KeyCode::Enter);
-    assert_eq!(desk.asked(), [r#"Do(Prompt("hello"))"#]);
+    assert_eq!(desk.asked(), [r#"Do(Prompt { text: "hello", images: [] })"#]);
     assert_eq!(desk.app.unsent().1.collect::<Vec<_>>(), ["hello"]);
     desk.event(Event::TurnStarted).event(Event::Prompt {
         text: "hello".to_owned(),
@@ -573,5 +573,35 @@ fn a_dropped_image_is_named_in_the_text() {
     assert!(desk.app.hint().is_some_and(|hint| hint.contains("begins a turn")));
     desk.app.work = None;
     desk.key(KeyCode::Enter);
-    assert_eq!(desk.asked(), [r#"Do(Prompt("@\"/tmp/my shot.png\" look"))"#]);
+    let sent = r#"Do(Prompt { text: "@\"/tmp/my shot.png\" look", images: ["/tmp/my shot.png"] })"#;
+    assert_eq!(desk.asked(), [sent]);
+}
+
+/// An image that only a paste behind a placeholder names goes nowhere; that is said, and in a running turn the message is
+/// a message like any other.
+#[test]
+fn an_image_that_is_not_to_be_seen_is_not_sent() {
+    let log = "@/tmp/hidden.png\n".repeat(9);
+    for is_running in [false, true] {
+        let mut desk = Desk::new(80, 24);
+        desk.app.session.takes_images = true;
+        if is_running {
+            desk.app.begin(Phase::Working);
+        }
+        desk.send(Msg::Paste(log.clone())).write(" and this");
+        desk.asked();
+        desk.key(KeyCode::Enter);
+        let text = format!("{log} and this");
+        let sent = match is_running {
+            true => format!("Queue({text:?})"),
+            false => format!("Do(Prompt {{ text: {text:?}, images: [] }})"),
+        };
+        assert_eq!(desk.asked(), [sent]);
+        assert!(desk.app.hint().is_some_and(|hint| hint.contains("inside a paste")));
+    }
+    let mut desk = Desk::new(80, 24);
+    desk.send(Msg::Paste(log.clone())).write(" like @seen.png");
+    desk.key(KeyCode::Enter);
+    let text = format!("{log} like @seen.png");
+    assert!(desk.asked().contains(&format!("Do(Prompt {{ text: {text:?}, images: [\"seen.png\"] }})")));
 }

@@ -1,7 +1,7 @@
 //! The terminal is given back, however a program ends: this program again, on a pseudo-terminal of its own.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 use super::*;
 
 const HOW: &str = "TEST_OF_THE_TERMINAL";
+const LAST: &[u8] = b"nothing comes behind this";
 
 /// What a program does that took the terminal. Only for the other test, which starts it.
 #[test]
@@ -65,9 +66,11 @@ fn whatever_happens_the_terminal_is_given_back() {
             assert!(begun.elapsed() < Duration::from_secs(30), "{how}: it does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
+        // What is written last comes last.
+        (&held).write_all(LAST).unwrap();
         let mut all = Vec::new();
-        while let Ok(more) = bytes.recv_timeout(Duration::from_millis(300)) {
-            all.extend(more);
+        while !all.ends_with(LAST) {
+            all.extend(bytes.recv_timeout(Duration::from_secs(30)).unwrap());
         }
         let text = String::from_utf8_lossy(&all).into_owned();
         assert_eq!(text.matches(LEAVE).count(), times, "{how}: {text:?}");
