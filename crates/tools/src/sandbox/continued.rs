@@ -74,13 +74,16 @@ impl Continued {
         }
     }
 
-    /// What is there now and was not: to be moved away.
-    pub(super) fn planted(&self, now: &Continued) -> Vec<PathBuf> {
+    /// What is there now and was not: to be moved away. What lies below another such thing goes with it and is left out.
+    pub(super) fn planted(&self, now: &Continued) -> BTreeSet<PathBuf> {
         let was_there =
             |file: &Path, line: &String| self.lines.get(file).is_some_and(|lines| lines.contains(line));
         let files = now.lines.iter();
         let files = files.filter(|(file, lines)| !lines.iter().all(|line| was_there(file, line)));
-        files.map(|(file, _)| file).chain(now.others.difference(&self.others)).cloned().collect()
+        let all = files.map(|(file, _)| file).chain(now.others.difference(&self.others));
+        let all: BTreeSet<&Path> = all.map(PathBuf::as_path).collect();
+        let is_below_another = |path: &&&Path| path.ancestors().skip(1).any(|above| all.contains(above));
+        all.iter().filter(|path| !is_below_another(path)).map(|path| path.to_path_buf()).collect()
     }
 
     /// What has come to hold more than can be looked at.

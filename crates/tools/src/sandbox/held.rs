@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -32,8 +33,9 @@ pub(crate) struct Held {
     confinement: Confinement,
     way: Way,
     sockets: BTreeSet<PathBuf>,
-    /// What git would go on with, as it was when the command began.
-    continued: Continued,
+    /// What git would go on with, as it was when the command began; none where no command is to be looked after.
+    continued: Option<Continued>,
+    unlooked: Unlooked,
     /// The directory that the temporary one lies in, as it is outside.
     around: Option<OwnedFd>,
     _claim: Option<Claim>,
@@ -61,8 +63,10 @@ impl Held {
         };
         let confinement = Confinement::new(way != Way::Plain, has_own_terminals)?;
         let report = report(way, &layout);
-        let continued = Continued::default();
-        Ok((Held { layout, confinement, way, sockets, continued, around, _claim: claim }, report))
+        let unlooked = Unlooked::none().map_err(|error| format!("commands cannot be counted: {error}"))?;
+        let continued = None;
+        let held = Held { layout, confinement, way, sockets, continued, unlooked, around, _claim: claim };
+        Ok((held, report))
     }
 
     /// Puts a command, which was just forked, under it.
@@ -78,7 +82,7 @@ impl Held {
     ///
     /// What cannot be made good here. It may be in a new process.
     pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
-        self.continued = Continued::now(&self.layout);
+        let continued = Continued::now(&self.layout);
         self.renew_protected(is_alone)?;
         self.sockets.extend(sockets.iter().map(|path| path.0.clone()));
         for socket in &self.sockets {
@@ -91,7 +95,16 @@ impl Held {
                 }
             }
         }
+        self.unlooked.add().map_err(|error| format!("commands cannot be counted: {error}"))?;
+        self.continued = Some(continued);
         Ok(())
+    }
+
+    /// That the command, for which all was made good, did not begin.
+    pub(crate) fn not_begun(&mut self) {
+        if self.continued.take().is_some() {
+            self.unlooked.take();
+        }
     }
 
     fn renew_protected(&mut self, is_alone: bool) -> Result<(), String> {
@@ -146,18 +159,38 @@ impl Held {
         covered(place, true)
     }
 
-    /// Moves what a command made though it must not out of the way, and says what it was.
-    pub(crate) fn put_aside(&self) -> Vec<Aside> {
-        let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
-        let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be).map(Path::to_owned);
+    /// Moves what the command made though it must not out of the way, and says what it was. Without a command that began
+    /// here there is nothing: what has come to be since is the user's.
+    pub(crate) fn put_aside(&mut self) -> Vec<Aside> {
+        let Some(before) = self.continued.take() else { return Vec::new() };
         let now = Continued::now(&self.layout);
-        let planted = self.continued.planted(&now);
-        let moved = absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path));
-        let hidden = self.continued.hidden(&now).map(|path| Aside {
+        let mut asides = self.put_absent_aside();
+        let planted = before.planted(&now);
+        // One that lay behind a link went with it.
+        let planted = planted.iter().filter(|path| Place::at(path) != Place::Nothing);
+        asides.extend(planted.map(|path| aside::put_aside(&self.layout, path)));
+        let hidden = before.hidden(&now).map(|path| Aside {
             path: FilePath(path.clone()),
             moved: Err("there is more than can be looked at".to_owned()),
         });
-        moved.chain(hidden).collect()
+        asides.extend(hidden);
+        self.unlooked.take();
+        asides
+    }
+
+    /// The same, when no command is left, of those whose keepers were killed before they had looked. What git would
+    /// have gone on with when they began is known to nobody any more, so only what must not be there at all is moved; if
+    /// no keeper was killed so, all there is is the user's.
+    pub(crate) fn put_aside_of_lost(&mut self) {
+        if self.unlooked.take() {
+            self.put_absent_aside();
+        }
+    }
+
+    fn put_absent_aside(&self) -> Vec<Aside> {
+        let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
+        let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be);
+        absent.map(|path| aside::put_aside(&self.layout, path)).collect()
     }
 
     /// How often somebody tried so far to reach a network that is not there; none where nobody counts it.
@@ -186,6 +219,27 @@ impl Held {
                 let _ = unlinkat(around, name, AtFlags::REMOVEDIR);
             }
         }
+    }
+}
+
+/// How many commands have begun, in all keepers of a supervisor, whose end nobody has looked at. It outlives a keeper that
+/// is killed.
+struct Unlooked(OwnedFd);
+
+impl Unlooked {
+    fn none() -> rustix::io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        eventfd(0, flags).map(Unlooked)
+    }
+
+    /// One more.
+    fn add(&self) -> rustix::io::Result<()> {
+        rustix::io::write(&self.0, &1_u64.to_ne_bytes()).map(|_| ())
+    }
+
+    /// One fewer; false if there was none.
+    fn take(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0; 8]).is_ok()
     }
 }
 
