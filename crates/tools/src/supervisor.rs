@@ -37,7 +37,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::{self, Aside, Layout, Sandbox, SandboxReport, Signs, Sockets, Temporary, Way};
+use crate::sandbox::{self, Aside, Fate, Layout, Sandbox, SandboxReport, Signs, Sockets, Temporary, Way};
 use crate::sys;
 use protocol::{Begin, Order, Report, write_frame};
 
@@ -186,7 +186,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// Whether nothing of it is there that could make, or is, what must not be there.
     fn left_nothing(&self) -> bool {
-        self.stuck == 0 && self.asides.iter().all(|aside| aside.moved.is_ok())
+        self.stuck == 0 && !self.asides.iter().any(|aside| matches!(aside.fate, Fate::Stuck(_)))
     }
 }
 
@@ -439,17 +439,16 @@ impl Supervisor {
                     if way == Way::Plain {
                         report.lacking.splice(0..0, reasons);
                     }
-                    let held = Some(HeldSo { report, layout, tmp, sockets: sockets.ok().map(Arc::new) });
+                    // Within bubblewrap the supervisor empties it and cannot remove it.
+                    let tmp = if way == Way::Bubblewrap { tmp } else { tmp.handed_over() };
+                    let held =
+                        Some(HeldSo { report, layout, _tmp: tmp, sockets: sockets.ok().map(Arc::new) });
                     return Ok(Process { socket, _child: child, held });
                 }
                 Ok(Err(reason)) => reasons.push(reason),
-                Err(error) => {
-                    tmp.remove();
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
-        tmp.remove();
         Err(io::Error::other(format!("there is no sandbox: {}", reasons.join("; "))))
     }
 
@@ -553,15 +552,6 @@ fn stale(why: &str) -> String {
 /// A supervisor that was started, with what it holds.
 type Started = (StdUnixStream, Child, SandboxReport);
 
-impl Drop for HeldSo {
-    fn drop(&mut self) {
-        // The supervisor empties it. Within bubblewrap it cannot remove it; elsewhere it is gone soon or already.
-        if self.report.way == Way::Bubblewrap {
-            self.tmp.remove();
-        }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Whoever holds one of these only moves a value in or out.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -580,7 +570,7 @@ struct Process {
 struct HeldSo {
     report: SandboxReport,
     layout: Layout,
-    tmp: Temporary,
+    _tmp: Temporary,
     sockets: Option<Arc<Sockets>>,
 }
 

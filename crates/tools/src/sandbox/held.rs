@@ -21,7 +21,7 @@ use super::layout::{Layout, SHARED_MEMORY, installed};
 use super::namespaces::{Place, cover, hide};
 use super::sockets::hidden_folders;
 use super::temporary::Claim;
-use super::{Aside, CUTS_ARE_HELD, Protection, SandboxReport, Way, aside, namespaces};
+use super::{Aside, CUTS_ARE_HELD, Fate, Protection, SandboxReport, Way, aside, namespaces};
 use crate::sys;
 
 /// The first version of Landlock that holds signals.
@@ -32,6 +32,7 @@ pub(crate) struct Held {
     layout: Layout,
     confinement: Confinement,
     way: Way,
+    /// Those of the beginning that are hidden.
     sockets: BTreeSet<PathBuf>,
     /// What git would go on with, as it was when the command began; none where no command is to be looked after.
     continued: Option<Continued>,
@@ -84,17 +85,7 @@ impl Held {
     pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
         let continued = Continued::now(&self.layout);
         self.renew_protected(is_alone)?;
-        self.sockets.extend(sockets.iter().map(|path| path.0.clone()));
-        for socket in &self.sockets {
-            if Place::at(socket) == Place::Open {
-                match (self.way, hide(socket)) {
-                    // Nothing can be mounted from within. With the next process it will be.
-                    (Way::Plain, _) | (_, Ok(())) => {}
-                    (Way::Bubblewrap, Err(_)) if !is_alone => {}
-                    (_, Err(error)) => return Err(error.to_string()),
-                }
-            }
-        }
+        self.hide_sockets(sockets, is_alone)?;
         self.unlooked.add().map_err(|error| format!("commands cannot be counted: {error}"))?;
         self.continued = Some(continued);
         Ok(())
@@ -105,6 +96,25 @@ impl Held {
         if self.continued.take().is_some() {
             self.unlooked.take();
         }
+    }
+
+    /// Hides the sockets of the beginning, and these, where they lie open.
+    fn hide_sockets(&self, more: &[FilePath], is_alone: bool) -> Result<(), String> {
+        if self.way == Way::Plain {
+            // There are none for commands, and what was mounted here would be for everybody.
+            return Ok(());
+        }
+        for socket in self.sockets.iter().map(PathBuf::as_path).chain(more.iter().map(FilePath::as_path)) {
+            if Place::at(socket) != Place::Open {
+                continue;
+            }
+            match hide(socket) {
+                // Nothing can be mounted from within. With the next process it will be.
+                Err(_) if self.way == Way::Bubblewrap && !is_alone => {}
+                hidden => hidden.map_err(|error| error.to_string())?,
+            }
+        }
+        Ok(())
     }
 
     fn renew_protected(&mut self, is_alone: bool) -> Result<(), String> {
@@ -169,11 +179,8 @@ impl Held {
         // One that lay behind a link went with it.
         let planted = planted.iter().filter(|path| Place::at(path) != Place::Nothing);
         asides.extend(planted.map(|path| aside::put_aside(&self.layout, path)));
-        let hidden = before.hidden(&now).map(|path| Aside {
-            path: FilePath(path.clone()),
-            moved: Err("there is more than can be looked at".to_owned()),
-        });
-        asides.extend(hidden);
+        let hidden = before.hidden(&now).map(|path| FilePath(path.clone()));
+        asides.extend(hidden.map(|path| Aside { path, fate: Fate::Unseen }));
         self.unlooked.take();
         asides
     }
@@ -254,8 +261,10 @@ fn became_link(place: &Path) -> String {
 
 fn report(way: Way, layout: &Layout) -> SandboxReport {
     let (landlock, seccomp) = (sys::landlock_version(), sys::has_seccomp_filters());
+    let unseen: Vec<String> =
+        Continued::now(layout).unseen().map(|path| path.display().to_string()).collect();
     let protected = match (layout.protects(), way) {
-        _ if layout.is_partly_open => Protection::Open,
+        _ if layout.is_partly_open || !unseen.is_empty() => Protection::Open,
         (false, _) => Protection::Nothing,
         (true, Way::Namespaces | Way::Bubblewrap) => Protection::Held,
         // What is not there yet is moved away in any case, should it come.
@@ -263,6 +272,9 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
         (true, Way::Plain) => Protection::Open,
     };
     let mut lacking = layout.notes.clone();
+    lacking.extend(unseen.into_iter().take(3).map(|path| {
+        format!("{path} cannot be looked at as a whole, so what commands make there for git to go on with is not held")
+    }));
     if landlock == 0 {
         lacking.push("the kernel has no Landlock, so files are not held".to_owned());
     }
@@ -361,6 +373,20 @@ mod tests {
         assert!(relative.join("bwrap").is_file());
         assert_eq!(found(&[&relative, Path::new(""), &workspace, &plain]), None);
         assert_eq!(found(&[&relative, &workspace, &plain, &bin]), Some(bin.join("bwrap")));
+        Ok(())
+    }
+
+    /// Where nothing can be mounted for commands alone, nothing is mounted.
+    #[test]
+    fn without_mounts_a_socket_stays_what_it_is() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let socket = top.path().canonicalize()?.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket)?;
+        let sandbox = Sandbox::new(SandboxMode::WorkspaceWrite, top.path().canonicalize()?.join("workspace"));
+        let layout = Layout::of(&sandbox, top.path().join("tmp"));
+        let (mut held, _) = Held::enter(Way::Plain, layout, Vec::new()).map_err(std::io::Error::other)?;
+        assert_eq!(held.renew(&[FilePath(socket.clone())], true), Ok(()));
+        assert_eq!(Place::at(&socket), Place::Open);
         Ok(())
     }
 }

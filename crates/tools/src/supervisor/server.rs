@@ -50,7 +50,10 @@ fn hold(socket: BorrowedFd<'_>) -> Held {
             Err(why) => (Begun::Cannot(why), None),
         };
         let frame = write_frame(&answer).map_err(|error| error.to_string())?;
-        agent.write_all(&frame).map_err(|error| error.to_string())?;
+        if let Err(error) = agent.write_all(&frame) {
+            held.iter().for_each(Held::end);
+            return Err(error.to_string());
+        }
         held.ok_or_else(String::new)
     };
     // The agent has been told, or is gone.

@@ -308,10 +308,84 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         let place = bench.place.root.join(".git/modules").join(name);
         assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
     }
+    // What lies below another such thing, or behind it, goes with it.
+    for (command, name) in [
+        ("git init -q --bare .git/modules/whole && ln -s x .git/modules/whole/link", "modules/whole"),
+        ("touch $TMPDIR/attributes $TMPDIR/exclude; ln -s $TMPDIR .git/info", "info"),
+    ] {
+        let said = bench.run(command).await;
+        let place = bench.place.root.join(".git").join(name);
+        assert!(
+            said.starts_with("exit code 0; it made a protected place, which was moved aside\n"),
+            "{said}"
+        );
+        assert!(place.with_file_name(format!("{}.refused-1", place.file_name().unwrap().display())).exists());
+        assert_eq!(said.matches("[sandbox: ").count(), 1, "{said}");
+    }
     let said = bench
         .run("for n in $(seq 201); do mkdir .git/modules/$n; done; git init -q --bare .git/modules/z")
         .await;
-    assert!(said.contains("could not be moved away (there is more than can be looked at)"), "{said}");
+    assert!(
+        said.starts_with("exit code 0; a protected place cannot be looked at as a whole since\n"),
+        "{said}"
+    );
+    let place = bench.place.root.join(".git/modules");
+    assert!(said.contains(&format!("{} cannot be looked at as a whole any more", place.display())), "{said}");
+    assert!(said.contains("look for links and new repositories in it") && !said.contains("remove"), "{said}");
+}
+
+/// What a command hides by a mode is found nevertheless, or said.
+pub(crate) async fn nothing_is_hidden_by_a_mode(way: Way) {
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    bench.run("mkdir -p .git/refs/deep .git/modules .git/rebase-merge").await;
+    for (command, planted, hiding) in [
+        ("ln -s $OUT/victim .git/refs/deep/link", "refs/deep/link", "refs/deep"),
+        ("git init -q --bare .git/modules/dark", "modules/dark", "modules"),
+        (
+            "echo 'exec ./evil' > .git/rebase-merge/git-rebase-todo",
+            "rebase-merge/git-rebase-todo",
+            "rebase-merge",
+        ),
+    ] {
+        let mode = if hiding == "rebase-merge" { "0600" } else { "0300" };
+        let said = bench.run(&format!("{command}; chmod {mode} .git/{hiding}")).await;
+        let hiding = bench.place.root.join(".git").join(hiding);
+        fs::set_permissions(&hiding, PermissionsExt::from_mode(0o755)).unwrap();
+        let planted = bench.place.root.join(".git").join(planted);
+        let is_gone = planted.symlink_metadata().is_err();
+        let unseen = |path: &Path| said.contains(&format!("{} cannot be looked at", path.display()));
+        assert!(is_gone || unseen(&hiding) || unseen(&planted), "{command}\n{said}");
+    }
+}
+
+/// What cannot be looked at when the session begins does not count as held.
+pub(crate) async fn what_cannot_be_looked_at_whole_does_not_count_as_held(way: Way) {
+    let mut unreadable = false;
+    for is_too_much in [true, false] {
+        let bench = Bench::with(|root| {
+            git(root, &["init", "-q", "--template="]);
+            let refs = root.join(".git/refs");
+            if is_too_much {
+                (0..10_001).for_each(|number| fs::write(refs.join(number.to_string()), "").unwrap());
+            } else {
+                fs::set_permissions(&refs, PermissionsExt::from_mode(0o300)).unwrap();
+                unreadable = fs::read_dir(&refs).is_err();
+            }
+            Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+        });
+        let report = bench.report().await;
+        let refs = bench.place.root.join(".git/refs");
+        fs::set_permissions(&refs, PermissionsExt::from_mode(0o755)).unwrap();
+        // In namespaces of its own the supervisor reads what its user may not.
+        if is_too_much || (unreadable && way != Way::Namespaces) {
+            assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false));
+            let why = format!("{} cannot be looked at as a whole", refs.display());
+            assert!(report.lacking.iter().any(|lack| lack.starts_with(&why)), "{report:?}");
+        }
+    }
 }
 
 /// A repository with what git may go on with, all of it the user's.
@@ -504,6 +578,15 @@ pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
         Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, other.to_owned()) }
     });
     assert_eq!(all.report().await.protected, Protection::Open);
+    // Nor can what git does not say.
+    let broken = Bench::with(|other| {
+        git(other, &["init", "-q"]);
+        fs::write(other.join(".git/config"), "[core\n").unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, other.to_owned()) }
+    });
+    let report = broken.report().await;
+    assert_eq!(report.protected, Protection::Open);
+    assert!(report.lacking.iter().any(|lack| lack.contains("`git config --list` fails in ")), "{report:?}");
 }
 
 /// That a network was tried is known, whatever the exit code says.

@@ -166,6 +166,32 @@ pub(crate) async fn the_temporary_directory_ends_with_the_session(way: Way) {
     gone(&tmp);
 }
 
+/// A start that nobody waits for any more.
+pub(crate) async fn a_cancelled_start_leaves_no_directory(way: Way) {
+    let bench = Bench::new(way, SandboxMode::WorkspaceWrite);
+    let root = bench.place.root.clone();
+    let program = bench.top().join("slow");
+    fs::write(&program, format!("#!/bin/sh\necho $TMPDIR > {}/where\nexec sleep 3\n", root.display()))
+        .unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let sandbox = Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.clone()) };
+    let slow = mainstay_tools::Supervisor::of_program(program, Vec::new()).within(Some(sandbox));
+    let where_it_is = async {
+        loop {
+            match fs::read_to_string(root.join("where")) {
+                Ok(text) if text.ends_with('\n') => break PathBuf::from(text.trim()),
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let tmp = tokio::select! {
+        report = slow.report() => panic!("{report:?}"),
+        tmp = where_it_is => tmp,
+    };
+    assert!(tmp.to_string_lossy().contains("mainstay-commands-"), "{tmp:?}");
+    gone(&tmp);
+}
+
 /// An agent whose command does not end, and the command's temporary directory.
 fn agent_with_command() -> (Child, PathBuf) {
     let dir = tempfile::tempdir().unwrap().keep();
