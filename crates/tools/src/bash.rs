@@ -12,10 +12,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use mainstay_session::message::ToolSpec;
 
-use crate::jobs::{Waited, said_of};
+use crate::jobs::Waited;
 use crate::looking_on::LookingOn;
 use crate::output::{Capture, Captured};
 use crate::sandbox::Signs;
+use crate::sandbox::{Fate, said_of};
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Supervisor};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 use asked::{Asked, What, decode};
@@ -205,10 +206,13 @@ fn told(
     // In the summary, which the user sees as well.
     let aside = match finished.asides.as_slice() {
         [] => "",
-        asides if asides.iter().all(|aside| aside.moved.is_ok()) => {
-            "; it made a protected place, which was moved aside"
+        asides if asides.iter().any(|aside| matches!(aside.fate, Fate::Stuck(_))) => {
+            "; it made a protected place, which could not be moved aside"
         }
-        _ => "; it made a protected place, which could not be moved aside",
+        asides if asides.iter().any(|aside| aside.fate == Fate::Unseen) => {
+            "; a protected place cannot be looked at as a whole since"
+        }
+        _ => "; it made a protected place, which was moved aside",
     };
     let (summary, exit_code) = match (finished.cut, finished.exit) {
         (Some(Cut::Timeout), _) => {

@@ -19,8 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::output::{Inert, KEPT};
-use crate::place::shown_file;
-use crate::sandbox::Aside;
+use crate::sandbox::said_of;
 use crate::supervisor::{Cut, Exit, Finished, Run, RunError, Running, Severing, StartedProcess, Supervisor};
 use crate::text::{count, head};
 
@@ -459,23 +458,6 @@ fn end_text(job: &Job, how: &str, finished: &Result<Finished, RunError>, printed
         .map(|aside| format!(" {}.", said_of(aside, "job")))
         .collect();
     format!("{} (`{}`) {how}.{left}{moved} {}", job.id(), job.command, printed.in_words(LAST_LINES))
-}
-
-/// What is said of a place that a command made though it must not.
-pub(crate) fn said_of(aside: &Aside, who: &str) -> String {
-    let from = shown_file(&aside.path);
-    match &aside.moved {
-        Ok(to) => {
-            let to = shown_file(to);
-            format!(
-                "{from} is protected; what the {who} made there was moved to {to}; the user should look at it"
-            )
-        }
-        Err(why) => format!(
-            "{from} is protected; what the {who} made there could not be moved away ({why}); the user should remove it \
-             before anything else is done there"
-        ),
-    }
 }
 
 /// A time as people say it.

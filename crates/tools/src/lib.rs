@@ -4,6 +4,7 @@
 //! it did comes back as a [`ToolOutput`]. It knows neither the model nor other tools.
 
 mod text;
+mod shown;
 mod sys;
 pub mod repository;
 pub mod sandbox;

@@ -20,7 +20,8 @@ use crate::arguments::{Arguments, PATH};
 use crate::encoding::Encoding;
 use crate::files::{OpenError, WHOLE_FILE_BYTES, open_regular, touched};
 use crate::image::{IMAGE_BYTES, ImageFault, ImageKind, inspect};
-use crate::place::{Place, Purpose, entries, shown_name};
+use crate::place::{Place, Purpose, entries};
+use crate::shown::shown_name;
 use crate::text::{content_budget, count};
 use crate::tool::{CallContext, Tool, ToolError, ToolKind, ToolOutput};
 

@@ -8,6 +8,7 @@
 //!
 //! Reading is not confined: what a command reads can leave the machine only as what the model is told.
 
+mod paths;
 mod git;
 mod configuration;
 mod layout;
@@ -34,7 +35,7 @@ use std::path::PathBuf;
 use mainstay_session::message::FilePath;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use blame::{Signs, blame};
+pub(crate) use blame::{Signs, blame, said_of};
 pub(crate) use layout::{Layout, remove_all};
 pub(crate) use temporary::Temporary;
 
@@ -142,8 +143,19 @@ pub enum Protection {
 pub(crate) struct Aside {
     /// Where it was made.
     pub(crate) path: FilePath,
-    /// Where it is now; or why it is where it was.
-    pub(crate) moved: Result<FilePath, String>,
+    pub(crate) fate: Fate,
+}
+
+/// What has become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fate {
+    /// It is there now.
+    Moved(FilePath),
+    /// It is where it was, for this reason.
+    Stuck(String),
+    /// Whether there is anything is not known: the place could not be looked at as a whole, as it could before.
+    Unseen,
 }
 
 /// The first version of Landlock that keeps files from being cut short.

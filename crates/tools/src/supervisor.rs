@@ -18,7 +18,8 @@ mod nest;
 mod keeper;
 mod server;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::{self, Aside, Layout, Sandbox, SandboxReport, Signs, Sockets, Temporary, Way};
+use crate::sandbox::{self, Aside, Fate, Layout, Sandbox, SandboxReport, Signs, Sockets, Temporary, Way};
 use crate::sys;
 use protocol::{Begin, Order, Report, write_frame};
 
@@ -52,6 +53,10 @@ const DRAIN: Duration = Duration::from_millis(250);
 /// How long a keeper may take to make a command's process, or to end one that it was told to end. It needs milliseconds,
 /// and about five seconds for what cannot be ended.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long the end of a supervisor that another replaces is waited for. Its keepers need about five seconds for what
+/// cannot be ended.
+const END: Duration = Duration::from_secs(6);
 
 /// Variables that keep programs from waiting for a person.
 const NO_PERSON: [(&str, &str); 13] = [
@@ -118,12 +123,21 @@ struct Presence {
 }
 
 impl Presence {
-    /// Counts one more, and says whether it is the only one.
-    fn of(company: &Arc<Mutex<Company>>) -> (Self, bool) {
-        let mut all = lock(company);
-        all.running += 1;
-        let is_alone = all.running == 1 && !all.is_doubtful;
-        (Presence { company: company.clone(), is_over: true }, is_alone)
+    /// Counts one more.
+    fn of(company: &Arc<Mutex<Company>>) -> Self {
+        lock(company).running += 1;
+        Presence { company: company.clone(), is_over: true }
+    }
+
+    /// Whether no other command runs.
+    fn is_only(&self) -> bool {
+        lock(&self.company).running == 1
+    }
+
+    /// Whether, moreover, none can have left anything since it was last looked.
+    fn is_alone(&self) -> bool {
+        let all = lock(&self.company);
+        all.running == 1 && !all.is_doubtful
     }
 }
 
@@ -172,7 +186,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// Whether nothing of it is there that could make, or is, what must not be there.
     fn left_nothing(&self) -> bool {
-        self.stuck == 0 && self.asides.iter().all(|aside| aside.moved.is_ok())
+        self.stuck == 0 && !self.asides.iter().any(|aside| matches!(aside.fate, Fate::Stuck(_)))
     }
 }
 
@@ -305,15 +319,18 @@ impl Supervisor {
 
     async fn begin(&self, run: Run<'_>) -> Result<Begun, RunError> {
         mainstay_session::failpoint::pass("command.start")?;
-        let (presence, is_alone) = Presence::of(&self.company);
-        let (answer, connection) = match self.answer(run, is_alone).await? {
-            (Answer::Stale(why), _) if !is_alone => return Err(RunError::NotStarted(stale(&why))),
-            (Answer::Stale(_), _) => {
-                // A new one holds what is there now, which is the user's and not to be moved away by the old one.
+        let presence = Presence::of(&self.company);
+        let (answer, connection) = match self.answer(run, presence.is_alone()).await? {
+            (Answer::Stale(why), _) if !presence.is_only() => return Err(RunError::NotStarted(stale(&why))),
+            (Answer::Stale(_), stale) => {
+                // A new one holds what is there now. What a lost command made the old one moves away before.
+                drop(stale);
                 let cell = self.cell();
-                cell.get().inspect(|process| process.leave());
+                if let Some(process) = cell.get() {
+                    process.end().await;
+                }
                 self.forget(&cell);
-                self.answer(run, is_alone).await?
+                self.answer(run, presence.is_alone()).await?
             }
             answered => answered,
         };
@@ -380,11 +397,14 @@ impl Supervisor {
         lock(&self.process).clone()
     }
 
-    /// Lets a process go, which is of no use any more, unless another has its place already.
+    /// Lets a process go, which is of no use any more, unless another has its place already. The next one takes what it
+    /// finds for the user's, so if only the command runs that is about to begin, nothing is doubtful any more.
     fn forget(&self, cell: &Arc<OnceCell<Arc<Process>>>) {
         let mut current = lock(&self.process);
         if Arc::ptr_eq(&current, cell) {
             *current = Arc::default();
+            let mut company = lock(&self.company);
+            company.is_doubtful &= company.running > 1;
         }
     }
 
@@ -419,17 +439,16 @@ impl Supervisor {
                     if way == Way::Plain {
                         report.lacking.splice(0..0, reasons);
                     }
-                    let held = Some(HeldSo { report, layout, tmp, sockets: sockets.ok().map(Arc::new) });
+                    // Within bubblewrap the supervisor empties it and cannot remove it.
+                    let tmp = if way == Way::Bubblewrap { tmp } else { tmp.handed_over() };
+                    let held =
+                        Some(HeldSo { report, layout, _tmp: tmp, sockets: sockets.ok().map(Arc::new) });
                     return Ok(Process { socket, _child: child, held });
                 }
                 Ok(Err(reason)) => reasons.push(reason),
-                Err(error) => {
-                    tmp.remove();
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
-        tmp.remove();
         Err(io::Error::other(format!("there is no sandbox: {}", reasons.join("; "))))
     }
 
@@ -533,15 +552,6 @@ fn stale(why: &str) -> String {
 /// A supervisor that was started, with what it holds.
 type Started = (StdUnixStream, Child, SandboxReport);
 
-impl Drop for HeldSo {
-    fn drop(&mut self) {
-        // The supervisor empties it. Within bubblewrap it cannot remove it; elsewhere it is gone soon or already.
-        if self.report.way == Way::Bubblewrap {
-            self.tmp.remove();
-        }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Whoever holds one of these only moves a value in or out.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -560,7 +570,7 @@ struct Process {
 struct HeldSo {
     report: SandboxReport,
     layout: Layout,
-    tmp: Temporary,
+    _tmp: Temporary,
     sockets: Option<Arc<Sockets>>,
 }
 
@@ -572,10 +582,16 @@ impl Process {
         tokio::task::spawn_blocking(move || sockets.since()).await.map_err(io::Error::other)?
     }
 
-    /// Tells it that another takes its place.
-    fn leave(&self) {
-        // If it is gone, there is nobody to be told.
-        let _ = (&self.socket).write_all(b".");
+    /// Has it end, and waits until it has; not for long, should a command have begun in it at this moment.
+    async fn end(&self) {
+        let Ok(mut socket) = self.socket.try_clone() else { return };
+        let ended = tokio::task::spawn_blocking(move || {
+            // These fail only if the process has ended.
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.set_read_timeout(Some(END));
+            let _ = socket.read(&mut [0]);
+        });
+        let _ = ended.await;
     }
 
     /// Has it make a keeper that serves this socket.

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--attack", what, rest @ ..] => attacker::attack(what, rest),
-        ["--as-agent", workspace] => work::agent(Path::new(workspace)),
+        ["--as-agent", workspace, way, command] => work::agent(Path::new(workspace), way_of(way), command),
         ["--without", refused, rest @ ..] => variants::go_on_without(refused, rest),
         ["--cases", way, part] => cases(way_of(way), part),
         rest => run_all(rest.iter().find(|argument| !argument.starts_with('-')).unwrap_or(&"")),
@@ -208,6 +208,11 @@ const CASES: &[(&str, Case)] = cases![
         sockets_that_come_later_are_hidden,
         what_cannot_be_moved_aside_is_said,
         nothing_is_planted_in_what_git_goes_on_with,
+        nothing_is_hidden_by_a_mode,
+        what_cannot_be_looked_at_whole_does_not_count_as_held,
+        the_end_of_a_session_moves_nothing_of_the_users,
+        what_a_lost_command_made_is_moved_at_the_end,
+        a_lost_command_does_not_bar_the_next,
         a_file_with_two_names_does_not_count_as_kept,
         where_gits_configuration_leads_is_protected,
         a_tried_network_is_said_though_all_went_well;
@@ -220,7 +225,8 @@ const CASES: &[(&str, Case)] = cases![
         builds_and_tests_find_what_they_need,
         calls_and_jobs_share_a_loopback,
         what_was_refused_is_named_with_its_setting,
-        the_temporary_directory_ends_with_the_session;
+        the_temporary_directory_ends_with_the_session,
+        a_cancelled_start_leaves_no_directory;
 ];
 
 fn cases(way: Way, part: &str) -> ExitCode {

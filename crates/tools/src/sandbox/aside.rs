@@ -11,21 +11,22 @@ use mainstay_session::message::FilePath;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, chmod, fstat, openat, renameat_with};
 use rustix::io::Errno;
 
-use super::{Aside, Layout};
+use super::{Aside, Fate, Layout};
 
 /// The names that are tried for what is moved.
 const NAMES: std::ops::Range<u32> = 1..1_000;
 
 /// Moves what lies at a path in what may be written.
 pub(super) fn put_aside(layout: &Layout, path: &Path) -> Aside {
-    let moved = moved(layout, path).map(FilePath).map_err(|error| match error {
-        Errno::EXIST => {
+    let fate = match moved(layout, path) {
+        Ok(to) => Fate::Moved(FilePath(to)),
+        Err(Errno::EXIST) => {
             let name = path.file_name().unwrap_or_default().display();
-            format!("the names up to {name}.refused-{} are taken", NAMES.end - 1)
+            Fate::Stuck(format!("the names up to {name}.refused-{} are taken", NAMES.end - 1))
         }
-        error => std::io::Error::from(error).to_string(),
-    });
-    Aside { path: FilePath(path.to_owned()), moved }
+        Err(error) => Fate::Stuck(std::io::Error::from(error).to_string()),
+    };
+    Aside { path: FilePath(path.to_owned()), fate }
 }
 
 fn moved(layout: &Layout, path: &Path) -> rustix::io::Result<PathBuf> {

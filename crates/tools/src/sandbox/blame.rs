@@ -1,4 +1,4 @@
-//! What the result of a failed command says of the sandbox.
+//! What the result of a command says of the sandbox.
 //!
 //! A program says only that something was not permitted. Whether the sandbox is why is found out here, from what it
 //! printed: a place named in such a line, which the agent itself could write and commands may not, was refused by the
@@ -6,8 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layout::resolved;
-use super::{Layout, SandboxMode, SandboxReport, Way};
+use super::paths::resolved;
+use super::{Aside, Fate, Layout, SandboxMode, SandboxReport, Way};
+use crate::shown::shown_file;
 
 /// The most that is looked at of what was printed: its end.
 const LOOKED_AT: usize = 64 << 10;
@@ -160,6 +161,27 @@ fn of_place(layout: &Layout, path: &Path) -> String {
         path.display(),
         folder.display().to_string()
     )
+}
+
+/// What is said of a place that a command, or a job, made though it must not.
+pub(crate) fn said_of(aside: &Aside, who: &str) -> String {
+    let from = shown_file(&aside.path);
+    match &aside.fate {
+        Fate::Moved(to) => {
+            let to = shown_file(to);
+            format!(
+                "{from} is protected; what the {who} made there was moved to {to}; the user should look at it"
+            )
+        }
+        Fate::Stuck(why) => format!(
+            "{from} is protected; what the {who} made there could not be moved away ({why}); the user should remove it \
+             before anything else is done there"
+        ),
+        Fate::Unseen => format!(
+            "{from} cannot be looked at as a whole any more (it holds too much, or cannot be read), so nobody knows what \
+             the {who} made there; the user should look for links and new repositories in it before git runs there"
+        ),
+    }
 }
 
 /// The end of a text, from the start of a line or character on.

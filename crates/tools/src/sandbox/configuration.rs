@@ -7,42 +7,71 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::layout::resolved;
+use super::paths::resolved;
+use crate::repository::small_file;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest answer.
 const LONGEST: usize = 4 << 20;
 
-/// The files and directories that git is led to, there or not. Files outside of the workspace are among them.
+/// The files and directories that git is led to, there or not, in a repository that lies in these directories. Files
+/// outside of the workspace are among them.
 ///
 /// # Errors
 ///
-/// Why git does not say.
-pub(super) fn led_to(root: &Path, git: &Path) -> Result<Vec<PathBuf>, String> {
+/// Why git does not say, or does not say all.
+pub(super) fn led_to(root: &Path, directories: &[PathBuf], git: &Path) -> Result<Vec<PathBuf>, String> {
     let mut command = Command::new(git);
     command.arg("-C").arg(root).args(["config", "--null", "--show-origin", "--includes", "--list"]);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_TRACE"] {
         command.env_remove(name);
     }
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let answer = answer_of(child.map_err(|error| error.to_string())?)?;
-    Ok(places_in(&answer, root))
+    let (answer, status) = answer_of(child.map_err(|error| error.to_string())?)?;
+    if !status.success() {
+        return Err(format!("`git config --list` fails in {} ({status})", root.display()));
+    }
+    whole(places_in(&answer, root), directories)
 }
 
-fn answer_of(mut child: Child) -> Result<Vec<u8>, String> {
+/// The same places, if the repository's own configuration is among them. Git leaves it out where it does not trust the
+/// owner of the repository.
+fn whole(places: Vec<PathBuf>, directories: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut own = directories.iter().map(|directory| resolved(&directory.join("config")));
+    let is_left_out = |file: &PathBuf| !places.contains(file) && has_settings(file);
+    match own.find(is_left_out) {
+        Some(file) => Err(format!("git does not say what is in {}", file.display())),
+        None => Ok(places),
+    }
+}
+
+/// Whether a configuration says anything but names of sections. What cannot be read may.
+fn has_settings(file: &Path) -> bool {
+    if file.symlink_metadata().is_err() {
+        return false;
+    }
+    let is_setting = |line: &str| {
+        let of_section = line.trim_start().strip_prefix('[').and_then(|line| line.split_once(']'));
+        let line = of_section.map_or(line, |(_, rest)| rest).trim();
+        !line.is_empty() && !line.starts_with(['#', ';'])
+    };
+    small_file(file).is_none_or(|text| text.lines().any(is_setting))
+}
+
+fn answer_of(mut child: Child) -> Result<(Vec<u8>, ExitStatus), String> {
     let answer = read(&mut child);
     if answer.is_err() {
         // It fails only if it has ended.
         let _ = child.kill();
     }
-    let _ = child.wait();
-    answer
+    let status = child.wait();
+    Ok((answer?, status.map_err(|error| error.to_string())?))
 }
 
 fn read(child: &mut Child) -> Result<Vec<u8>, String> {
@@ -112,5 +141,25 @@ mod tests {
         let places =
             ["/nowhere/gitconfig", "/w/.git/config", "/w/.git/more", "/w/.gitconfig", "/w/.husky/_", "/w/x"];
         assert_eq!(places_in(answer, Path::new("/w")), places.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_configuration_that_git_leaves_out_is_missed() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let directories = [top.path().canonicalize()?, PathBuf::from("/nowhere")];
+        let file = directories[0].join("config");
+        let is_whole = |text: &str, places: &[&Path]| {
+            std::fs::write(&file, text)?;
+            let places: Vec<PathBuf> = places.iter().map(|path| path.to_path_buf()).collect();
+            std::io::Result::Ok(whole(places.clone(), &directories) == Ok(places))
+        };
+        let global = Path::new("/nowhere/gitconfig");
+        assert!(whole(Vec::new(), &directories).is_ok(), "there is none");
+        assert!(!is_whole("[core]\n\tbare = false\n", &[])?);
+        assert!(!is_whole("[core]\n\tbare = false\n", &[global])?);
+        assert!(!is_whole("[core] bare\n", &[global])?);
+        assert!(is_whole("[core]\n\tbare = false\n", &[&file, global])?);
+        assert!(is_whole("# nothing\n\n[core]\n ; here\n", &[global])?);
+        Ok(())
     }
 }

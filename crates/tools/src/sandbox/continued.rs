@@ -9,12 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
 
+use super::paths::is_missing;
 use super::{Layout, git};
 
 /// The most that is read of such a file. What is longer is taken for one that names a program.
@@ -25,7 +26,7 @@ const FILES: [&str; 3] = ["rebase-merge/git-rebase-todo", "rebase-merge/strategy
 
 /// Directories in a git directory that are looked through for links, and how many entries of each.
 const WRITTEN: [&str; 2] = ["logs", "refs"];
-const MOST_WRITTEN: usize = 2_000;
+const MOST_WRITTEN: usize = 10_000;
 
 /// What there is of it, to be compared with what there is later.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ pub(crate) struct Continued {
     lines: BTreeMap<PathBuf, BTreeSet<String>>,
     /// The repositories of submodules, and links in all repositories.
     others: BTreeSet<PathBuf>,
-    /// What holds as much as is looked at, or more.
+    /// What holds more than is looked at, or cannot be looked at.
     unseen: BTreeSet<PathBuf>,
 }
 
@@ -44,13 +45,17 @@ impl Continued {
         let mut now = Continued::default();
         for repository in layout.repositories.iter().map(FilePath::as_path) {
             for file in FILES.map(|name| repository.join(name)) {
-                now.lines.extend(programs_in(&file).map(|lines| (file, lines)));
+                match programs_in(&file) {
+                    Ok(lines) => drop(now.lines.insert(file, lines)),
+                    Err(error) if is_missing(&error) => {}
+                    Err(_) => drop(now.unseen.insert(file)),
+                }
             }
             let folders = WRITTEN.map(|name| (repository.join(name), true));
             for (folder, is_deep) in folders.into_iter().chain([(repository.to_owned(), false)]) {
-                let mut left = MOST_WRITTEN;
+                let mut left = Some(MOST_WRITTEN);
                 now.add_links(&folder, is_deep, &mut left);
-                now.unseen.extend((left == 0).then_some(folder));
+                now.unseen.extend(left.is_none().then_some(folder));
             }
         }
         for modules in layout.modules.iter().map(FilePath::as_path) {
@@ -62,46 +67,67 @@ impl Continued {
     }
 
     /// Adds the links in a directory; below it too, if it is to be so, as long as there are entries `left`.
-    fn add_links(&mut self, folder: &Path, is_deep: bool, left: &mut usize) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Some(fewer) = left.checked_sub(1) else { return };
-            *left = fewer;
-            match entry.file_type() {
-                Ok(kind) if kind.is_symlink() => drop(self.others.insert(entry.path())),
-                Ok(kind) if kind.is_dir() && is_deep => self.add_links(&entry.path(), is_deep, left),
-                Ok(_) | Err(_) => {}
-            }
+    fn add_links(&mut self, folder: &Path, is_deep: bool, left: &mut Option<usize>) {
+        if let Err(error) = self.try_add_links(folder, is_deep, left)
+            && !is_missing(&error)
+        {
+            self.unseen.insert(folder.to_owned());
         }
     }
 
-    /// What is there now and was not: to be moved away.
-    pub(super) fn planted(&self, now: &Continued) -> Vec<PathBuf> {
+    fn try_add_links(&mut self, folder: &Path, is_deep: bool, left: &mut Option<usize>) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            *left = left.and_then(|left| left.checked_sub(1));
+            if left.is_none() {
+                break;
+            }
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_symlink() {
+                self.others.insert(entry.path());
+            } else if kind.is_dir() && is_deep {
+                self.add_links(&entry.path(), is_deep, left);
+            }
+        }
+        Ok(())
+    }
+
+    /// What could not be looked at, or not as a whole.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = &Path> {
+        self.unseen.iter().map(PathBuf::as_path)
+    }
+
+    /// What is there now and was not: to be moved away. What lies below another such thing goes with it and is left out.
+    pub(super) fn planted(&self, now: &Continued) -> BTreeSet<PathBuf> {
         let was_there =
             |file: &Path, line: &String| self.lines.get(file).is_some_and(|lines| lines.contains(line));
         let files = now.lines.iter();
         let files = files.filter(|(file, lines)| !lines.iter().all(|line| was_there(file, line)));
-        files.map(|(file, _)| file).chain(now.others.difference(&self.others)).cloned().collect()
+        let all = files.map(|(file, _)| file).chain(now.others.difference(&self.others));
+        let all: BTreeSet<&Path> = all.map(PathBuf::as_path).collect();
+        let is_below_another = |path: &&&Path| path.ancestors().skip(1).any(|above| all.contains(above));
+        all.iter().filter(|path| !is_below_another(path)).map(|path| path.to_path_buf()).collect()
     }
 
-    /// What has come to hold more than can be looked at.
+    /// What could be looked at as a whole and cannot any more.
     pub(super) fn hidden<'a>(&'a self, now: &'a Continued) -> impl Iterator<Item = &'a PathBuf> {
         now.unseen.difference(&self.unseen)
     }
 }
 
-/// The lines that name programs; none if there is no such file.
-fn programs_in(file: &Path) -> Option<BTreeSet<String>> {
+/// The lines that name programs.
+fn programs_in(file: &Path) -> io::Result<BTreeSet<String>> {
     // A pipe that lies there is not waited for.
-    let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file).ok()?;
+    let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     let mut bytes = Vec::new();
-    opened.take(LONGEST + 1).read_to_end(&mut bytes).ok()?;
+    opened.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
-        return Some(BTreeSet::from(["too long".to_owned()]));
+        return Ok(BTreeSet::from(["too long".to_owned()]));
     }
     let text = String::from_utf8_lossy(&bytes);
     let is_todo = file.ends_with(FILES[0]);
     let names_program = |line: &&str| if is_todo { is_exec(line) } else { line.contains('/') };
-    Some(text.lines().filter(names_program).map(str::to_owned).collect())
+    Ok(text.lines().filter(names_program).map(str::to_owned).collect())
 }
 
 /// Whether git takes a line of a list for a command to be run.

@@ -35,9 +35,13 @@ impl Held {
         Ok(())
     }
 
-    pub(crate) fn put_aside(&self) -> Vec<Aside> {
+    pub(crate) fn not_begun(&mut self) {}
+
+    pub(crate) fn put_aside(&mut self) -> Vec<Aside> {
         Vec::new()
     }
+
+    pub(crate) fn put_aside_of_lost(&mut self) {}
 
     pub(crate) fn tries_of_network(&self) -> Option<u64> {
         None

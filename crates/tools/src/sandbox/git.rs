@@ -4,9 +4,11 @@
 //! a repository could open any directory to its commands.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::paths::is_missing;
 use crate::repository::{git_directory, small_file};
 
 /// What git is told of a workspace.
@@ -166,12 +168,13 @@ impl Parts {
         }
     }
 
-    /// The directories of submodules: those below `modules` that have a `HEAD`.
+    /// The directories of submodules: those below `modules` that have a `HEAD`, or may have one.
     fn add_modules(&mut self, below: &Path, depth: usize) {
         for path in self.folders_in(below) {
             if depth == 0 {
                 self.leave(&path, "lies too deep");
-            } else if path.join("HEAD").symlink_metadata().is_ok() {
+            } else if path.join("HEAD").symlink_metadata().map_or_else(|error| !is_missing(&error), |_| true)
+            {
                 self.add_repository(&path, depth - 1);
             } else {
                 self.add_modules(&path, depth - 1);
@@ -184,9 +187,13 @@ impl Parts {
             self.leave(folder, "is a link");
             return Vec::new();
         }
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut folders: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        let mut folders = match folders_below(folder) {
+            Ok(folders) => folders,
+            Err(error) => {
+                self.leave(folder, &format!("cannot be looked through ({error})"));
+                return Vec::new();
+            }
+        };
         if let Some(link) = folders.iter().find(|path| path.is_symlink()) {
             self.leave(link, "is a link");
         }
@@ -203,4 +210,24 @@ impl Parts {
         let said = format!("{} {why}, so what git finds there is not protected", path.display());
         self.unseen.get_or_insert(said);
     }
+}
+
+/// The directories in a directory, and links that may lead to some; none if it is not there.
+fn folders_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if is_missing(&error) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        // A link whose end cannot be seen is taken for one that leads to a directory.
+        let may_lead =
+            || fs::metadata(entry.path()).map_or_else(|error| !is_missing(&error), |end| end.is_dir());
+        if kind.is_dir() || (kind.is_symlink() && may_lead()) {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
 }

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -20,7 +21,7 @@ use super::layout::{Layout, SHARED_MEMORY, installed};
 use super::namespaces::{Place, cover, hide};
 use super::sockets::hidden_folders;
 use super::temporary::Claim;
-use super::{Aside, CUTS_ARE_HELD, Protection, SandboxReport, Way, aside, namespaces};
+use super::{Aside, CUTS_ARE_HELD, Fate, Protection, SandboxReport, Way, aside, namespaces};
 use crate::sys;
 
 /// The first version of Landlock that holds signals.
@@ -31,9 +32,11 @@ pub(crate) struct Held {
     layout: Layout,
     confinement: Confinement,
     way: Way,
+    /// Those of the beginning that are hidden.
     sockets: BTreeSet<PathBuf>,
-    /// What git would go on with, as it was when the command began.
-    continued: Continued,
+    /// What git would go on with, as it was when the command began; none where no command is to be looked after.
+    continued: Option<Continued>,
+    unlooked: Unlooked,
     /// The directory that the temporary one lies in, as it is outside.
     around: Option<OwnedFd>,
     _claim: Option<Claim>,
@@ -61,8 +64,10 @@ impl Held {
         };
         let confinement = Confinement::new(way != Way::Plain, has_own_terminals)?;
         let report = report(way, &layout);
-        let continued = Continued::default();
-        Ok((Held { layout, confinement, way, sockets, continued, around, _claim: claim }, report))
+        let unlooked = Unlooked::none().map_err(|error| format!("commands cannot be counted: {error}"))?;
+        let continued = None;
+        let held = Held { layout, confinement, way, sockets, continued, unlooked, around, _claim: claim };
+        Ok((held, report))
     }
 
     /// Puts a command, which was just forked, under it.
@@ -78,17 +83,35 @@ impl Held {
     ///
     /// What cannot be made good here. It may be in a new process.
     pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
-        self.continued = Continued::now(&self.layout);
+        let continued = Continued::now(&self.layout);
         self.renew_protected(is_alone)?;
-        self.sockets.extend(sockets.iter().map(|path| path.0.clone()));
-        for socket in &self.sockets {
-            if Place::at(socket) == Place::Open {
-                match (self.way, hide(socket)) {
-                    // Nothing can be mounted from within. With the next process it will be.
-                    (Way::Plain, _) | (_, Ok(())) => {}
-                    (Way::Bubblewrap, Err(_)) if !is_alone => {}
-                    (_, Err(error)) => return Err(error.to_string()),
-                }
+        self.hide_sockets(sockets, is_alone)?;
+        self.unlooked.add().map_err(|error| format!("commands cannot be counted: {error}"))?;
+        self.continued = Some(continued);
+        Ok(())
+    }
+
+    /// That the command, for which all was made good, did not begin.
+    pub(crate) fn not_begun(&mut self) {
+        if self.continued.take().is_some() {
+            self.unlooked.take();
+        }
+    }
+
+    /// Hides the sockets of the beginning, and these, where they lie open.
+    fn hide_sockets(&self, more: &[FilePath], is_alone: bool) -> Result<(), String> {
+        if self.way == Way::Plain {
+            // There are none for commands, and what was mounted here would be for everybody.
+            return Ok(());
+        }
+        for socket in self.sockets.iter().map(PathBuf::as_path).chain(more.iter().map(FilePath::as_path)) {
+            if Place::at(socket) != Place::Open {
+                continue;
+            }
+            match hide(socket) {
+                // Nothing can be mounted from within. With the next process it will be.
+                Err(_) if self.way == Way::Bubblewrap && !is_alone => {}
+                hidden => hidden.map_err(|error| error.to_string())?,
             }
         }
         Ok(())
@@ -146,18 +169,35 @@ impl Held {
         covered(place, true)
     }
 
-    /// Moves what a command made though it must not out of the way, and says what it was.
-    pub(crate) fn put_aside(&self) -> Vec<Aside> {
-        let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
-        let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be).map(Path::to_owned);
+    /// Moves what the command made though it must not out of the way, and says what it was. Without a command that began
+    /// here there is nothing: what has come to be since is the user's.
+    pub(crate) fn put_aside(&mut self) -> Vec<Aside> {
+        let Some(before) = self.continued.take() else { return Vec::new() };
         let now = Continued::now(&self.layout);
-        let planted = self.continued.planted(&now);
-        let moved = absent.chain(planted).map(|path| aside::put_aside(&self.layout, &path));
-        let hidden = self.continued.hidden(&now).map(|path| Aside {
-            path: FilePath(path.clone()),
-            moved: Err("there is more than can be looked at".to_owned()),
-        });
-        moved.chain(hidden).collect()
+        let mut asides = self.put_absent_aside();
+        let planted = before.planted(&now);
+        // One that lay behind a link went with it.
+        let planted = planted.iter().filter(|path| Place::at(path) != Place::Nothing);
+        asides.extend(planted.map(|path| aside::put_aside(&self.layout, path)));
+        let hidden = before.hidden(&now).map(|path| FilePath(path.clone()));
+        asides.extend(hidden.map(|path| Aside { path, fate: Fate::Unseen }));
+        self.unlooked.take();
+        asides
+    }
+
+    /// The same, when no command is left, of those whose keepers were killed before they had looked. What git would
+    /// have gone on with when they began is known to nobody any more, so only what must not be there at all is moved; if
+    /// no keeper was killed so, all there is is the user's.
+    pub(crate) fn put_aside_of_lost(&mut self) {
+        if self.unlooked.take() {
+            self.put_absent_aside();
+        }
+    }
+
+    fn put_absent_aside(&self) -> Vec<Aside> {
+        let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
+        let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be);
+        absent.map(|path| aside::put_aside(&self.layout, path)).collect()
     }
 
     /// How often somebody tried so far to reach a network that is not there; none where nobody counts it.
@@ -189,6 +229,27 @@ impl Held {
     }
 }
 
+/// How many commands have begun, in all keepers of a supervisor, whose end nobody has looked at. It outlives a keeper that
+/// is killed.
+struct Unlooked(OwnedFd);
+
+impl Unlooked {
+    fn none() -> rustix::io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        eventfd(0, flags).map(Unlooked)
+    }
+
+    /// One more.
+    fn add(&self) -> rustix::io::Result<()> {
+        rustix::io::write(&self.0, &1_u64.to_ne_bytes()).map(|_| ())
+    }
+
+    /// One fewer; false if there was none.
+    fn take(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0; 8]).is_ok()
+    }
+}
+
 fn covered(place: &Path, is_read_only: bool) -> Result<(), String> {
     let why = |error| format!("{} was replaced and cannot be protected again: {error}", place.display());
     cover(place, is_read_only).map_err(why)
@@ -200,8 +261,10 @@ fn became_link(place: &Path) -> String {
 
 fn report(way: Way, layout: &Layout) -> SandboxReport {
     let (landlock, seccomp) = (sys::landlock_version(), sys::has_seccomp_filters());
+    let unseen: Vec<String> =
+        Continued::now(layout).unseen().map(|path| path.display().to_string()).collect();
     let protected = match (layout.protects(), way) {
-        _ if layout.is_partly_open => Protection::Open,
+        _ if layout.is_partly_open || !unseen.is_empty() => Protection::Open,
         (false, _) => Protection::Nothing,
         (true, Way::Namespaces | Way::Bubblewrap) => Protection::Held,
         // What is not there yet is moved away in any case, should it come.
@@ -209,6 +272,9 @@ fn report(way: Way, layout: &Layout) -> SandboxReport {
         (true, Way::Plain) => Protection::Open,
     };
     let mut lacking = layout.notes.clone();
+    lacking.extend(unseen.into_iter().take(3).map(|path| {
+        format!("{path} cannot be looked at as a whole, so what commands make there for git to go on with is not held")
+    }));
     if landlock == 0 {
         lacking.push("the kernel has no Landlock, so files are not held".to_owned());
     }
@@ -307,6 +373,20 @@ mod tests {
         assert!(relative.join("bwrap").is_file());
         assert_eq!(found(&[&relative, Path::new(""), &workspace, &plain]), None);
         assert_eq!(found(&[&relative, &workspace, &plain, &bin]), Some(bin.join("bwrap")));
+        Ok(())
+    }
+
+    /// Where nothing can be mounted for commands alone, nothing is mounted.
+    #[test]
+    fn without_mounts_a_socket_stays_what_it_is() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let socket = top.path().canonicalize()?.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket)?;
+        let sandbox = Sandbox::new(SandboxMode::WorkspaceWrite, top.path().canonicalize()?.join("workspace"));
+        let layout = Layout::of(&sandbox, top.path().join("tmp"));
+        let (mut held, _) = Held::enter(Way::Plain, layout, Vec::new()).map_err(std::io::Error::other)?;
+        assert_eq!(held.renew(&[FilePath(socket.clone())], true), Ok(()));
+        assert_eq!(Place::at(&socket), Place::Open);
         Ok(())
     }
 }

@@ -5,13 +5,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use mainstay_session::message::FilePath;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
+use super::paths::resolved;
 use super::{Sandbox, SandboxMode, configuration, git};
 
 /// The places of one session.
@@ -49,7 +50,7 @@ const MOST_NAMED: usize = 200;
 const MOST_LOOKED_AT: usize = 100_000;
 
 /// The most files below a protected directory that are looked at for other names.
-const MOST_LINKED: usize = 2_000;
+const MOST_LINKED: usize = 20_000;
 
 /// Where there is much that nobody wrote: left out if there is too much else.
 pub(super) const OF_BUILDS: [&str; 2] = ["node_modules", "target"];
@@ -65,6 +66,9 @@ impl Layout {
         let (mut repositories, mut modules) = (Vec::new(), Vec::new());
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
+            if let Some(root) = &git.root {
+                forbidden.extend(led_to(root, &git.directories, sandbox, &mut open));
+            }
             writable.extend(git.directories);
             for path in std::iter::once(&sandbox.workspace).chain(&sandbox.writable) {
                 match path.canonicalize() {
@@ -80,9 +84,6 @@ impl Layout {
                         path.display()
                     )),
                 }
-            }
-            if let Some(root) = &git.root {
-                forbidden.extend(led_to(root, sandbox, &mut open));
             }
             forbidden.extend(git.protected);
             open.extend(git.unseen);
@@ -121,10 +122,7 @@ impl Layout {
                     open.push(format!("{} {said}", path.display()));
                 }
                 Ok(_) => {
-                    if let Some(file) = with_another_name(&path) {
-                        let said = "is to be protected but has another name (a hard link), by which it can be changed";
-                        open.push(format!("{} {said}", file.display()));
-                    }
+                    open.extend(other_names(&path, MOST_LINKED));
                     protected.push(path);
                 }
                 Err(_) => absent.push(path),
@@ -205,26 +203,35 @@ fn has_link_on_the_way(path: &Path) -> bool {
     path.parent().is_some_and(|folder| resolved(folder) != folder)
 }
 
-/// A file at or below a path that can be written by another name: whoever packs an archive can give it one.
-fn with_another_name(path: &Path) -> Option<PathBuf> {
-    let files = ignore::WalkBuilder::new(path).standard_filters(false).build().flatten().take(MOST_LINKED);
+/// That a file at or below a path can be written by another name: whoever packs an archive can give it one. Or that there
+/// is more than can be looked at for it.
+fn other_names(path: &Path, most: usize) -> Option<String> {
+    let mut files = ignore::WalkBuilder::new(path).standard_filters(false).build().flatten();
     let mut linked = files
+        .by_ref()
+        .take(most)
         .filter(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1));
-    linked.next().map(ignore::DirEntry::into_path)
+    if let Some(file) = linked.next() {
+        let said = "is to be protected but has another name (a hard link), by which it can be changed";
+        return Some(format!("{} {said}", file.path().display()));
+    }
+    let said = "is to be protected but holds too much to be looked through for files that have another name";
+    files.next().map(|_| format!("{} {said}", path.display()))
 }
 
 fn is_never_writable(path: &Path) -> bool {
     path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
 }
 
-/// Where git's configuration leads: what it is read from, and the directory of hooks.
-fn led_to(root: &Path, sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
+/// Where the configuration leads that git has for the repository in these directories: what it is read from, and the
+/// directory of hooks.
+fn led_to(root: &Path, directories: &[PathBuf], sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
     let may_be_written = |path: &Path| {
         std::iter::once(&sandbox.workspace).chain(&sandbox.writable).any(|root| path.starts_with(root))
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let Some(git) = installed("git", &path, may_be_written) else { return Vec::new() };
-    let mut places = match configuration::led_to(root, &git) {
+    let mut places = match configuration::led_to(root, directories, &git) {
         Ok(places) => places,
         Err(why) => {
             open.push(format!("what git reads its configuration from is not protected: {why}"));
@@ -306,24 +313,6 @@ fn matching(
     Some(found)
 }
 
-/// A path without `.` and `..`, with the links of what is there of it resolved.
-pub(super) fn resolved(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    let there = plain.ancestors().find_map(|place| Some((place, place.canonicalize().ok()?)));
-    match there.map(|(place, real)| (plain.strip_prefix(place).map(Path::to_owned), real)) {
-        Some((Ok(rest), real)) if rest.as_os_str().is_empty() => real,
-        Some((Ok(rest), real)) => real.join(rest),
-        Some((Err(_), _)) | None => plain,
-    }
-}
-
 /// Removes a directory of commands with all that is in it, whatever they did to it.
 pub(crate) fn remove_all(folder: &Path) {
     if fs::remove_dir_all(folder).is_err() && !folder.is_symlink() {
@@ -338,4 +327,23 @@ fn open_up(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.for_each(|entry| open_up(&entry.path()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_looked_through_for_other_names_is_said() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        // The directory itself counts too.
+        for number in 1..10 {
+            fs::write(top.path().join(number.to_string()), "")?;
+        }
+        assert_eq!(other_names(top.path(), 10), None);
+        fs::write(top.path().join("more"), "")?;
+        let said = other_names(top.path(), 10).unwrap_or_default();
+        assert!(said.contains("holds too much to be looked through"), "{said}");
+        Ok(())
+    }
 }

@@ -7,7 +7,7 @@
 //! run, what has come to be listed since is taken too; the list is that of this process, in which commands, whose
 //! network is another, never are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -39,14 +39,9 @@ pub(crate) struct Sockets {
     writable: Vec<PathBuf>,
     /// Those that were there when the sandbox was made.
     first: BTreeSet<PathBuf>,
-    later: Mutex<Later>,
-}
-
-#[derive(Debug, Default)]
-struct Later {
-    /// The numbers of listed sockets whose places are known, or were looked for.
-    known: BTreeSet<u64>,
-    found: BTreeSet<PathBuf>,
+    /// The places of listed sockets, by their numbers: of those that have come since. Those of the beginning have none
+    /// here.
+    later: Mutex<BTreeMap<u64, BTreeSet<PathBuf>>>,
 }
 
 impl Sockets {
@@ -61,10 +56,10 @@ impl Sockets {
         let writable = layout.writable.iter().map(|path| path.0.clone());
         let writable = writable.filter(|path| !but.contains(path)).collect();
         let mut sockets = Sockets { but, writable, first: BTreeSet::new(), later: Mutex::default() };
-        let (mut known, mut first) = (BTreeSet::new(), BTreeSet::new());
+        let (mut known, mut first) = (BTreeMap::new(), BTreeSet::new());
         let mut is_astray = false;
         for (number, name) in listening()? {
-            known.insert(number);
+            known.insert(number, BTreeSet::new());
             match sockets.place_of(&name) {
                 Some(place) => {
                     first.extend(place.parent().into_iter().flat_map(sockets_in));
@@ -77,12 +72,9 @@ impl Sockets {
             first.extend(sockets.astray(|_| true));
         }
         first.retain(|path| sockets.is_of_others(path));
-        if first.len() > MOST {
-            let why = format!("{} sockets of other programs cannot be hidden", first.len());
-            return Err(io::Error::other(why));
-        }
+        few_enough(first.len())?;
         sockets.first = first;
-        sockets.later = Mutex::new(Later { known, found: BTreeSet::new() });
+        sockets.later = Mutex::new(known);
         Ok(sockets)
     }
 
@@ -91,29 +83,38 @@ impl Sockets {
         self.first.iter().cloned().map(FilePath).collect()
     }
 
-    /// Those that have come since, up to now.
+    /// Those that have come since and are still listened on.
     ///
     /// # Errors
     ///
-    /// The kernel does not list them.
+    /// The kernel does not list them, or there are too many.
     pub(crate) fn since(&self) -> io::Result<Vec<FilePath>> {
-        let listed = listening()?;
+        let listed: BTreeMap<u64, PathBuf> = listening()?.into_iter().collect();
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut astray: BTreeSet<OsString> = BTreeSet::new();
+        later.retain(|number, _| listed.contains_key(number));
+        let mut astray: BTreeMap<OsString, Vec<u64>> = BTreeMap::new();
         for (number, name) in listed {
-            if !later.known.insert(number) {
+            if later.contains_key(&number) {
                 continue;
             }
-            match self.place_of(&name) {
-                Some(place) => later.found.extend(self.is_of_others(&place).then_some(place)),
-                None => astray.extend(name.file_name().map(OsStr::to_owned)),
+            let place = self.place_of(&name);
+            if let (None, Some(name)) = (&place, name.file_name()) {
+                astray.entry(name.to_owned()).or_default().push(number);
             }
+            later.insert(number, place.into_iter().filter(|place| self.is_of_others(place)).collect());
         }
         if !astray.is_empty() {
-            later.found.extend(self.astray(|name| astray.contains(name)));
+            for place in self.astray(|name| astray.contains_key(name)) {
+                for number in place.file_name().and_then(|name| astray.get(name)).into_iter().flatten() {
+                    later.entry(*number).or_default().insert(place.clone());
+                }
+            }
         }
-        let found = later.found.difference(&self.first);
-        Ok(found.cloned().map(FilePath).collect())
+        let found: BTreeSet<&PathBuf> = later.values().flatten().collect();
+        let found: Vec<FilePath> =
+            found.into_iter().filter(|path| !self.first.contains(*path)).cloned().map(FilePath).collect();
+        few_enough(found.len())?;
+        Ok(found)
     }
 
     fn place_of(&self, name: &Path) -> Option<PathBuf> {
@@ -139,6 +140,13 @@ impl Sockets {
         let entries = walk.build().flatten().take(MOST_LOOKED_AT);
         let sockets = entries.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_socket()));
         sockets.filter(|entry| is_meant(entry.file_name())).map(ignore::DirEntry::into_path).collect()
+    }
+}
+
+fn few_enough(sockets: usize) -> io::Result<()> {
+    match sockets {
+        0..=MOST => Ok(()),
+        _ => Err(io::Error::other(format!("{sockets} sockets of other programs cannot be hidden"))),
     }
 }
 
@@ -196,5 +204,38 @@ mod tests {
         ];
         let names = [Some("/run/a b"), Some("dir/x"), Some("/dgram"), None, None, None];
         assert_eq!(all, names.map(|name| name.map(|name| (123, PathBuf::from(name)))));
+    }
+
+    #[test]
+    fn only_what_is_still_listened_on_is_kept() -> io::Result<()> {
+        use crate::sandbox::{Sandbox, SandboxMode};
+        use std::os::unix::net::UnixListener;
+        let top = tempfile::tempdir()?;
+        let root = top.path().canonicalize()?;
+        let layout = Layout::of(&Sandbox::new(SandboxMode::WorkspaceWrite, root.clone()), root.join("tmp"));
+        let sockets = Sockets::now(&layout)?;
+        // Others on this machine begin and end as well.
+        let since = || -> io::Result<Vec<PathBuf>> {
+            let all = sockets.since()?.into_iter().map(|path| path.0);
+            Ok(all.filter(|path| path.starts_with(&root)).collect())
+        };
+        let known = || {
+            sockets
+                .later
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let one = UnixListener::bind(root.join("one"))?;
+        let _other = UnixListener::bind(root.join("other"))?;
+        assert_eq!(since()?, [root.join("one"), root.join("other")]);
+        drop(one);
+        assert_eq!(since()?, [root.join("other")]);
+        assert!(!known().contains(&root.join("one")));
+        assert!(few_enough(MOST).is_ok() && few_enough(MOST + 1).is_err());
+        Ok(())
     }
 }

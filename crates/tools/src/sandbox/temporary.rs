@@ -40,10 +40,11 @@ impl Claim {
     }
 }
 
-/// A directory of its own for the commands of one session.
+/// A directory of its own for the commands of one session. Dropped, it is removed, unless a supervisor does that.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     path: PathBuf,
+    is_handed_over: bool,
     _claim: Claim,
 }
 
@@ -61,7 +62,7 @@ impl Temporary {
         let path = made.path().canonicalize()?;
         let claim = Claim::lay(&path)?;
         drop(made.keep());
-        Ok(Temporary { path, _claim: claim })
+        Ok(Temporary { path, is_handed_over: false, _claim: claim })
     }
 
     /// Where it is, without links.
@@ -69,9 +70,18 @@ impl Temporary {
         &self.path
     }
 
-    /// Removes it, where no supervisor does.
-    pub(crate) fn remove(&self) {
-        remove_all(&self.path);
+    /// The same, with its removal left to the supervisor that holds commands.
+    pub(crate) fn handed_over(mut self) -> Self {
+        self.is_handed_over = true;
+        self
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_handed_over {
+            remove_all(&self.path);
+        }
     }
 }
 

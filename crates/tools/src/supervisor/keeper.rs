@@ -39,8 +39,8 @@ pub(super) fn keep(socket: OwnedFd, held: Option<Held>) -> ! {
         let _ = keeper.say(&Report::Failed { reason: error.to_string() });
     }
     keeper.nest.empty();
-    if let (Err(_), Some(held)) = (served, &keeper.held) {
-        // Of the command that was lost. Nobody is there to be told.
+    if let (Err(_), Some(held)) = (served, &mut keeper.held) {
+        // Of the command that was lost, if there is one. Nobody is there to be told.
         held.put_aside();
     }
     sys::exit_now(0)
@@ -77,7 +77,10 @@ impl Keeper {
     fn run(&mut self, command: &str, cwd: &Path, output: OwnedFd) -> io::Result<()> {
         let (pid, mut latch) = match start(command, cwd, output, &self.nest, self.held.as_ref()) {
             Ok(started) => started,
-            Err(error) => return self.say(&Report::NotStarted { reason: error.to_string() }),
+            Err(error) => {
+                self.held.iter_mut().for_each(Held::not_begun);
+                return self.say(&Report::NotStarted { reason: error.to_string() });
+            }
         };
         let tries = self.tries_of_network();
         let started = sys::stat_of("/proc", pid).map_or(0, |stat| stat.started);
@@ -96,7 +99,7 @@ impl Keeper {
             sys::kill(-pid.cast_signed(), libc::SIGKILL);
         }
         let Emptied { left, stuck } = self.nest.empty();
-        let asides = self.held.iter().flat_map(Held::put_aside).collect();
+        let asides = self.held.iter_mut().flat_map(Held::put_aside).collect();
         let tried_network = self.tries_of_network() > tries;
         self.say(&Report::Ended { exit, left, stuck, asides, tried_network })
     }

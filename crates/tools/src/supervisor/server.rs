@@ -21,22 +21,18 @@ pub(super) fn supervise(is_to_hold: bool) -> ! {
     sys::ignore_children();
     sys::close_what_was_inherited();
     let socket = rustix::stdio::stdin();
-    let held = if is_to_hold { Some(hold(socket)) } else { None };
-    let mut is_left = false;
-    while let Some(for_keeper) = next_socket(socket, &mut is_left) {
+    let mut held = if is_to_hold { Some(hold(socket)) } else { None };
+    while let Some(for_keeper) = next_socket(socket) {
         match sys::fork() {
             Ok(Fork::Parent(_)) => {}
             Ok(Fork::Child) => keeper::keep(for_keeper, held),
             Err(error) => refuse(for_keeper, &error.to_string()),
         }
     }
-    if let Some(held) = held {
+    if let Some(held) = &mut held {
         // Each keeper has ended what it ran before it ends.
         sys::wait_until_childless();
-        if !is_left {
-            // Of keepers that were killed.
-            held.put_aside();
-        }
+        held.put_aside_of_lost();
         held.end();
     }
     sys::exit_now(0)
@@ -54,20 +50,23 @@ fn hold(socket: BorrowedFd<'_>) -> Held {
             Err(why) => (Begun::Cannot(why), None),
         };
         let frame = write_frame(&answer).map_err(|error| error.to_string())?;
-        agent.write_all(&frame).map_err(|error| error.to_string())?;
+        if let Err(error) = agent.write_all(&frame) {
+            held.iter().for_each(Held::end);
+            return Err(error.to_string());
+        }
         held.ok_or_else(String::new)
     };
     // The agent has been told, or is gone.
     entered().unwrap_or_else(|_| sys::exit_now(1))
 }
 
-/// The next keeper's socket; none if the agent is gone. A byte without one says that the agent leaves this supervisor for
-/// another.
-fn next_socket(socket: BorrowedFd<'_>, is_left: &mut bool) -> Option<OwnedFd> {
+/// The next keeper's socket; none if the agent is gone, or has this supervisor end.
+fn next_socket(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
     loop {
         match receive(socket, &mut [0]) {
             Ok((1.., Some(descriptor))) => return Some(descriptor),
-            Ok((1.., None)) => *is_left = true,
+            // The agent's other end of a socket that could not be taken tells it that there is no keeper.
+            Ok((1.., None)) => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Ok((0, _)) | Err(_) => return None,
         }

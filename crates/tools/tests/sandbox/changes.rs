@@ -14,7 +14,8 @@ use mainstay_tools::{Bash, Supervisor};
 
 use crate::bench::{Bench, tree};
 use crate::escapes::git;
-use crate::place::{SOON, children_of, gone, kill};
+use crate::place::{SOON, children_of, ended, gone, kill};
+use crate::work::spawn_agent;
 
 fn repository(way: Way) -> Bench {
     Bench::with(|root| {
@@ -307,10 +308,215 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         let place = bench.place.root.join(".git/modules").join(name);
         assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
     }
+    // What lies below another such thing, or behind it, goes with it.
+    for (command, name) in [
+        ("git init -q --bare .git/modules/whole && ln -s x .git/modules/whole/link", "modules/whole"),
+        ("touch $TMPDIR/attributes $TMPDIR/exclude; ln -s $TMPDIR .git/info", "info"),
+    ] {
+        let said = bench.run(command).await;
+        let place = bench.place.root.join(".git").join(name);
+        assert!(
+            said.starts_with("exit code 0; it made a protected place, which was moved aside\n"),
+            "{said}"
+        );
+        assert!(place.with_file_name(format!("{}.refused-1", place.file_name().unwrap().display())).exists());
+        assert_eq!(said.matches("[sandbox: ").count(), 1, "{said}");
+    }
     let said = bench
         .run("for n in $(seq 201); do mkdir .git/modules/$n; done; git init -q --bare .git/modules/z")
         .await;
-    assert!(said.contains("could not be moved away (there is more than can be looked at)"), "{said}");
+    assert!(
+        said.starts_with("exit code 0; a protected place cannot be looked at as a whole since\n"),
+        "{said}"
+    );
+    let place = bench.place.root.join(".git/modules");
+    assert!(said.contains(&format!("{} cannot be looked at as a whole any more", place.display())), "{said}");
+    assert!(said.contains("look for links and new repositories in it") && !said.contains("remove"), "{said}");
+}
+
+/// What a command hides by a mode is found nevertheless, or said.
+pub(crate) async fn nothing_is_hidden_by_a_mode(way: Way) {
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    bench.run("mkdir -p .git/refs/deep .git/modules .git/rebase-merge").await;
+    for (command, planted, hiding) in [
+        ("ln -s $OUT/victim .git/refs/deep/link", "refs/deep/link", "refs/deep"),
+        ("git init -q --bare .git/modules/dark", "modules/dark", "modules"),
+        (
+            "echo 'exec ./evil' > .git/rebase-merge/git-rebase-todo",
+            "rebase-merge/git-rebase-todo",
+            "rebase-merge",
+        ),
+    ] {
+        let mode = if hiding == "rebase-merge" { "0600" } else { "0300" };
+        let said = bench.run(&format!("{command}; chmod {mode} .git/{hiding}")).await;
+        let hiding = bench.place.root.join(".git").join(hiding);
+        fs::set_permissions(&hiding, PermissionsExt::from_mode(0o755)).unwrap();
+        let planted = bench.place.root.join(".git").join(planted);
+        let is_gone = planted.symlink_metadata().is_err();
+        let unseen = |path: &Path| said.contains(&format!("{} cannot be looked at", path.display()));
+        assert!(is_gone || unseen(&hiding) || unseen(&planted), "{command}\n{said}");
+    }
+}
+
+/// What cannot be looked at when the session begins does not count as held.
+pub(crate) async fn what_cannot_be_looked_at_whole_does_not_count_as_held(way: Way) {
+    let mut unreadable = false;
+    for is_too_much in [true, false] {
+        let bench = Bench::with(|root| {
+            git(root, &["init", "-q", "--template="]);
+            let refs = root.join(".git/refs");
+            if is_too_much {
+                (0..10_001).for_each(|number| fs::write(refs.join(number.to_string()), "").unwrap());
+            } else {
+                fs::set_permissions(&refs, PermissionsExt::from_mode(0o300)).unwrap();
+                unreadable = fs::read_dir(&refs).is_err();
+            }
+            Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+        });
+        let report = bench.report().await;
+        let refs = bench.place.root.join(".git/refs");
+        fs::set_permissions(&refs, PermissionsExt::from_mode(0o755)).unwrap();
+        // In namespaces of its own the supervisor reads what its user may not.
+        if is_too_much || (unreadable && way != Way::Namespaces) {
+            assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false));
+            let why = format!("{} cannot be looked at as a whole", refs.display());
+            assert!(report.lacking.iter().any(|lack| lack.starts_with(&why)), "{report:?}");
+        }
+    }
+}
+
+/// A repository with what git may go on with, all of it the user's.
+fn annexed(way: Way) -> Bench {
+    Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        fs::create_dir_all(root.join(".git/rebase-merge")).unwrap();
+        fs::write(root.join(".git/rebase-merge/git-rebase-todo"), "exec make\npick 1 x\n").unwrap();
+        std::os::unix::fs::symlink("../annex", root.join(".git/annex")).unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    })
+}
+
+/// What the user makes when no command runs.
+fn go_on(root: &Path) {
+    git(root, &["init", "-q", "--bare", ".git/modules/later"]);
+    std::os::unix::fs::symlink("../other", root.join(".git/other")).unwrap();
+    fs::create_dir_all(root.join(".git/sequencer")).unwrap();
+    fs::write(root.join(".git/sequencer/opts"), "strategy = ./own\n").unwrap();
+    fs::create_dir(root.join(".mainstay")).unwrap();
+    fs::write(root.join(".mainstay/config.toml"), "kept").unwrap();
+}
+
+fn descendants(of: u32) -> Vec<u32> {
+    let children = children_of(of);
+    let below: Vec<u32> = children.iter().flat_map(|child| descendants(*child)).collect();
+    [children, below].concat()
+}
+
+/// Ends a session as a program that ends does, or by force.
+async fn end(bench: &mut Bench) {
+    let supervisor = bench.place.supervisor();
+    let all = [vec![supervisor], descendants(supervisor)].concat();
+    bench.supervisor = Arc::new(Supervisor::new(Vec::new()));
+    bench.place.bash = Bash::new(bench.supervisor.clone());
+    for pid in all {
+        ended(pid).await;
+    }
+}
+
+async fn end_agent(agent: &mut Child) {
+    let all = descendants(agent.id());
+    kill(agent.id());
+    agent.wait().unwrap();
+    for pid in all {
+        ended(pid).await;
+    }
+}
+
+/// However a session ends, what the user has in a repository, and made since the last command, stays as it is.
+pub(crate) async fn the_end_of_a_session_moves_nothing_of_the_users(way: Way) {
+    for commands in [&[][..], &["echo fine"]] {
+        let mut bench = annexed(way);
+        let root = bench.place.root.clone();
+        bench.report().await;
+        for command in commands {
+            assert_eq!(bench.run(command).await, "exit code 0\nfine");
+        }
+        go_on(&root);
+        let before = tree(&root);
+        end(&mut bench).await;
+        assert_eq!(tree(&root), before, "{commands:?}");
+    }
+    for (command, sign) in [("true", "ended"), ("touch begun; exec sleep 60", "begun")] {
+        let bench = annexed(way);
+        let root = &bench.place.root;
+        let mut agent = spawn_agent(root, way, command);
+        bench.place.wait_for(sign).await;
+        if sign == "ended" {
+            go_on(root);
+        }
+        let before = tree(root);
+        end_agent(&mut agent).await;
+        assert_eq!(tree(root), before, "{command}");
+    }
+}
+
+/// Kills the keeper whose command runs below this supervisor.
+async fn lose_command(supervisor: u32, way: Way) {
+    // `bwrap` waits for the process that it runs.
+    let supervisor = if way == Way::Bubblewrap { children_of(supervisor)[0] } else { supervisor };
+    let keepers = children_of(supervisor);
+    assert_eq!(keepers.len(), 1, "{keepers:?}");
+    let all = descendants(keepers[0]);
+    kill(keepers[0]);
+    for pid in [keepers, all].concat() {
+        ended(pid).await;
+    }
+}
+
+/// What a command made whose keeper, or whose agent, was killed before anybody looked.
+pub(crate) async fn what_a_lost_command_made_is_moved_at_the_end(way: Way) {
+    let command = "mkdir .mainstay; touch .mainstay/x begun; exec sleep 60";
+    for is_keeper_killed in [true, false] {
+        let bench = annexed(way);
+        let root = &bench.place.root;
+        let mut agent = spawn_agent(root, way, command);
+        bench.place.wait_for("begun").await;
+        if is_keeper_killed {
+            lose_command(children_of(agent.id())[0], way).await;
+            bench.place.wait_for("ended").await;
+        }
+        let git = tree(&root.join(".git"));
+        end_agent(&mut agent).await;
+        assert!(bench.place.has(".mainstay.refused-1/x") && !bench.place.has(".mainstay"));
+        assert_eq!(tree(&root.join(".git")), git);
+    }
+}
+
+/// After a command was lost, and one that made what cannot be moved, others run on, whatever changes outside; and when
+/// another supervisor has come, what the user makes is the user's again.
+pub(crate) async fn a_lost_command_does_not_bar_the_next(way: Way) {
+    if way == Way::Plain {
+        return;
+    }
+    let bench = repository(way);
+    let lost = bench.run("touch begun; exec sleep 60");
+    let lose = async {
+        bench.place.wait_for("begun").await;
+        lose_command(bench.place.supervisor(), way).await;
+    };
+    let (said, ()) = tokio::join!(lost, lose);
+    assert!(said.contains("ended unexpectedly"), "{said}");
+    let supervisor = bench.place.supervisor();
+    replace(&bench.place.root.join(".git/config"), "# outside\n");
+    assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+    if bench.place.supervisor() != supervisor {
+        fs::create_dir(bench.place.root.join(".mainstay")).unwrap();
+        assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+        assert!(bench.place.has(".mainstay"));
+    }
 }
 
 /// A protected file that has another name, as an archive can give it.
@@ -372,6 +578,15 @@ pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
         Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, other.to_owned()) }
     });
     assert_eq!(all.report().await.protected, Protection::Open);
+    // Nor can what git does not say.
+    let broken = Bench::with(|other| {
+        git(other, &["init", "-q"]);
+        fs::write(other.join(".git/config"), "[core\n").unwrap();
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, other.to_owned()) }
+    });
+    let report = broken.report().await;
+    assert_eq!(report.protected, Protection::Open);
+    assert!(report.lacking.iter().any(|lack| lack.contains("`git config --list` fails in ")), "{report:?}");
 }
 
 /// That a network was tried is known, whatever the exit code says.

@@ -347,6 +347,7 @@ pub(crate) async fn a_submodule_opens_only_its_own_repository(way: Way) {
         })
     };
     let own = of("../.git/modules/workspace");
+    assert_eq!(own.report().await.protected, Protection::Held);
     let commit = "git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m first";
     assert_eq!(own.run(commit).await, "exit code 0, no output");
     for liar in ["../.git/modules", "../.git/modules/other"].map(of) {

@@ -166,11 +166,37 @@ pub(crate) async fn the_temporary_directory_ends_with_the_session(way: Way) {
     gone(&tmp);
 }
 
+/// A start that nobody waits for any more.
+pub(crate) async fn a_cancelled_start_leaves_no_directory(way: Way) {
+    let bench = Bench::new(way, SandboxMode::WorkspaceWrite);
+    let root = bench.place.root.clone();
+    let program = bench.top().join("slow");
+    fs::write(&program, format!("#!/bin/sh\necho $TMPDIR > {}/where\nexec sleep 3\n", root.display()))
+        .unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let sandbox = Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.clone()) };
+    let slow = mainstay_tools::Supervisor::of_program(program, Vec::new()).within(Some(sandbox));
+    let where_it_is = async {
+        loop {
+            match fs::read_to_string(root.join("where")) {
+                Ok(text) if text.ends_with('\n') => break PathBuf::from(text.trim()),
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let tmp = tokio::select! {
+        report = slow.report() => panic!("{report:?}"),
+        tmp = where_it_is => tmp,
+    };
+    assert!(tmp.to_string_lossy().contains("mainstay-commands-"), "{tmp:?}");
+    gone(&tmp);
+}
+
 /// An agent whose command does not end, and the command's temporary directory.
 fn agent_with_command() -> (Child, PathBuf) {
     let dir = tempfile::tempdir().unwrap().keep();
     let root = dir.canonicalize().unwrap();
-    let agent = Command::new(std::env::current_exe().unwrap()).arg("--as-agent").arg(&root).spawn().unwrap();
+    let agent = spawn_agent(&root, Way::Namespaces, "echo $TMPDIR > where; exec sleep 60");
     let begun = Instant::now();
     let tmp = loop {
         assert!(begun.elapsed() < SOON);
@@ -192,18 +218,27 @@ fn gone(path: &Path) {
     }
 }
 
-/// A process with a command that does not end, for others to kill.
-pub(crate) fn agent(workspace: &Path) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let sandbox = Sandbox {
-        ways: vec![Way::Namespaces],
-        ..Sandbox::new(SandboxMode::WorkspaceWrite, workspace.to_owned())
+/// A process that is an agent, runs one command in a workspace, and says there by a file when that has `ended`.
+pub(crate) fn spawn_agent(workspace: &Path, way: Way, command: &str) -> Child {
+    let way = match way {
+        Way::Namespaces => "namespaces",
+        Way::Bubblewrap => "bubblewrap",
+        Way::Plain => "plain",
     };
+    let mut agent = Command::new(std::env::current_exe().unwrap());
+    agent.arg("--as-agent").arg(workspace).args([way, command]).spawn().unwrap()
+}
+
+/// What such a process does. It goes on until others kill it.
+pub(crate) fn agent(workspace: &Path, way: Way, command: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sandbox =
+        Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, workspace.to_owned()) };
     let mut place = crate::place::Place::of(workspace.to_owned());
     let supervisor = mainstay_tools::Supervisor::new(Vec::new()).within(Some(sandbox));
     place.bash = mainstay_tools::Bash::new(std::sync::Arc::new(supervisor));
-    runtime.block_on(async { place.run("echo $TMPDIR > where; exec sleep 60").await }).ok();
-    // It goes on after its command was lost.
+    runtime.block_on(async { place.run(command).await }).ok();
+    fs::write(workspace.join("ended"), "").ok();
     std::thread::sleep(Duration::from_secs(60));
     ExitCode::SUCCESS
 }
