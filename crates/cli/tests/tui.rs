@@ -655,7 +655,7 @@ fn only_a_waking_notification_begins_a_turn() {
 #[test]
 fn the_screen_is_drawn_anew() {
     let machine = Machine::new(&json!([{"text": "First line.\n\nSecond line."}]));
-    let mut tty = machine.start(&[]);
+    let mut tty = machine.start(&["--sandbox", "off"]);
     tty.sees("Say what to do");
     tty.type_in("begin\r");
     let words =
