@@ -622,6 +622,10 @@ fn titles_and_damaged_lines_steer_no_terminal() {
 fn a_summary_is_taken_back_without_a_model() {
     let machine = Machine::new();
     let id = machine.three_turns();
+    // Behind the six answers that were given, one that there is something to gain by.
+    let asked = [vec![say("given"); 6], vec![say(&"word ".repeat(2_000)), say("a summary")]].concat();
+    machine.script(json!(asked));
+    machine.run(&["exec", "--session", &id, "fourth"]).did(&["word"]);
     let before = machine.history(&id);
     let ran = machine.run(&["compact", &id]);
     assert!(ran.code == 0 && machine.history(&id) != before, "{}", ran.err);
