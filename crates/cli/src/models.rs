@@ -28,6 +28,8 @@ struct Row {
     /// The server that has it.
     server: Option<String>,
     known: Option<Offered>,
+    /// The window that the server says it has.
+    served_window: Option<u64>,
     /// Why it cannot be asked.
     fault: Option<String>,
 }
@@ -90,6 +92,7 @@ fn rows(surroundings: &Surroundings, config: &Config, servers: &[LocalServer]) -
         for model in &server.models {
             let row = rows.entry(format!("{}/{model}", server.provider)).or_default();
             row.server = Some(server.address.clone());
+            row.served_window = server.windows.get(model).copied();
         }
     }
     for known in &BUILT_IN {
@@ -159,6 +162,10 @@ fn remarks(row: &Row) -> Vec<String> {
         (false, false) => {}
     }
     remarks.extend(row.server.as_ref().map(|address| format!("served at {address}")));
+    let assumed = row.known.as_ref().map(|known| known.context_window);
+    if let Some(window) = row.served_window.filter(|window| assumed.is_some_and(|assumed| assumed != *window)) {
+        remarks.push(format!("served with a window of {window}: say `context_window = {window}`"));
+    }
     if let Some(KeyFound { variable, is_set }) = row.known.as_ref().and_then(|known| known.key.as_ref()) {
         remarks.push(format!("{variable} is {}", if *is_set { "set" } else { "not set" }));
     }

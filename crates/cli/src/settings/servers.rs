@@ -3,6 +3,7 @@
 //! A server is asked over plain HTTP/1.0 with no key. A closed port on this machine answers at once; a server has a given
 //! patience and no more.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
@@ -21,7 +22,12 @@ pub(crate) struct LocalServer {
     pub(crate) address: String,
     /// The models it says it has, as far as it said so in time.
     pub(crate) models: Vec<String>,
+    /// The windows with which it serves them, where it says so, as llama.cpp's server does.
+    pub(crate) windows: BTreeMap<String, u64>,
 }
+
+/// The models that a server names, and the windows that it tells.
+type Told = (Vec<String>, BTreeMap<String, u64>);
 
 /// Asks all servers on this machine that the configuration knows, and those that are built in, at once.
 pub(crate) fn find(config: &Config, patience: Duration) -> Vec<LocalServer> {
@@ -54,12 +60,12 @@ fn known(config: &Config) -> Vec<(String, String)> {
 fn ask(provider: &str, url: &str, patience: Duration) -> Option<LocalServer> {
     let rest = url.strip_prefix("http://")?;
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let models = ask_for_models(address, path, patience)?;
-    Some(LocalServer { provider: provider.to_owned(), address: address.to_owned(), models })
+    let (models, windows) = ask_for_models(address, path, patience)?;
+    Some(LocalServer { provider: provider.to_owned(), address: address.to_owned(), models, windows })
 }
 
 /// The models that a server names; none of them where it answers the connection and nothing useful after.
-fn ask_for_models(authority: &str, path: &str, patience: Duration) -> Option<Vec<String>> {
+fn ask_for_models(authority: &str, path: &str, patience: Duration) -> Option<Told> {
     let end = Instant::now() + patience;
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let place = if has_port { authority.to_owned() } else { format!("{authority}:80") };
@@ -72,7 +78,7 @@ fn ask_for_models(authority: &str, path: &str, patience: Duration) -> Option<Vec
 }
 
 /// Speaks HTTP/1.0, so that the body comes in one piece and ends with the connection.
-fn read_models(connection: &mut TcpStream, host: &str, path: &str, end: Instant) -> Option<Vec<String>> {
+fn read_models(connection: &mut TcpStream, host: &str, path: &str, end: Instant) -> Option<Told> {
     write!(connection, "GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n").ok()?;
     let mut response = Vec::new();
     let mut piece = [0; 8192];
@@ -92,7 +98,9 @@ fn read_models(connection: &mut TcpStream, host: &str, path: &str, end: Instant)
         }
     };
     let models = body.get("data")?.as_array()?;
-    Some(models.iter().filter_map(|model| Some(model.get("id")?.as_str()?.to_owned())).collect())
+    let name = |model: &serde_json::Value| Some(model.get("id")?.as_str()?.to_owned());
+    let window = |model| Some((name(model)?, model.get("meta")?.get("n_ctx")?.as_u64()?));
+    Some((models.iter().filter_map(name).collect(), models.iter().filter_map(window).collect()))
 }
 
 /// The first JSON object in some bytes; none as long as it is not whole.
@@ -125,6 +133,17 @@ mod tests {
         (address, server)
     }
 
+    /// llama.cpp's server tells the window that it was started with.
+    #[test]
+    fn a_server_may_tell_its_windows() {
+        let (address, _server) = serve(
+            "HTTP/1.1 200 OK\r\n\r\n{\"data\":[{\"id\":\"a\",\"meta\":{\"n_ctx\":16384}},{\"id\":\"b\",\"meta\":null}]}",
+        );
+        let (models, windows) =
+            ask_for_models(&address.to_string(), "v1", Duration::from_secs(60)).unwrap();
+        assert_eq!((models.len(), windows), (2, BTreeMap::from([("a".to_owned(), 16_384)])));
+    }
+
     #[test]
     fn a_server_is_asked_for_its_models() {
         let answers = [
@@ -142,7 +161,7 @@ mod tests {
         for (answer, expected) in answers {
             let (address, server) = serve(answer);
             assert_eq!(
-                ask_for_models(&address.to_string(), "v1", Duration::from_secs(60)).unwrap(),
+                ask_for_models(&address.to_string(), "v1", Duration::from_secs(60)).unwrap().0,
                 expected,
                 "{answer}"
             );
