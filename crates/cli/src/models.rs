@@ -163,7 +163,8 @@ fn remarks(row: &Row) -> Vec<String> {
     }
     remarks.extend(row.server.as_ref().map(|address| format!("served at {address}")));
     let assumed = row.known.as_ref().map(|known| known.context_window);
-    if let Some(window) = row.served_window.filter(|window| assumed.is_some_and(|assumed| assumed != *window)) {
+    if let Some(window) = row.served_window.filter(|window| assumed.is_some_and(|assumed| assumed != *window))
+    {
         remarks.push(format!("served with a window of {window}: say `context_window = {window}`"));
     }
     if let Some(KeyFound { variable, is_set }) = row.known.as_ref().and_then(|known| known.key.as_ref()) {

@@ -434,7 +434,13 @@ impl Supervisor {
         let first = sockets.as_ref().map(Sockets::first).map_err(ToString::to_string);
         let mut reasons = Vec::new();
         for way in ways {
-            match self.start_held(way, &layout, &first).await {
+            let mut started = self.start_held(way, &layout, &first).await;
+            if let (Way::Bubblewrap, Ok(Err(_)), Ok(listed)) = (way, &started, &first)
+                && let Some(there) = without_gone(listed)
+            {
+                started = self.start_held(way, &layout, &Ok(there)).await;
+            }
+            match started {
                 Ok(Ok((socket, child, mut report))) => {
                     if way == Way::Plain {
                         report.lacking.splice(0..0, reasons);
@@ -520,6 +526,13 @@ impl Supervisor {
         mainstay_session::failpoint::pass("supervisor.start")?;
         Ok((ours, command.spawn()?))
     }
+}
+
+/// The sockets that are still there, if some are gone: bubblewrap cannot mount over what is not there, and starts nothing.
+fn without_gone(listed: &[FilePath]) -> Option<Vec<FilePath>> {
+    let is_there = |socket: &&FilePath| socket.0.symlink_metadata().is_ok();
+    let there: Vec<FilePath> = listed.iter().filter(is_there).cloned().collect();
+    (there.len() < listed.len()).then_some(there)
 }
 
 /// Has programs use the session's own temporary directory, also those that would keep what they compile elsewhere, and

@@ -149,8 +149,18 @@ mod tests {
     fn a_local_server_with_models_gives_the_exact_line() {
         let models = ["qwen3-coder", "b", "c", "d"].map(str::to_owned).to_vec();
         let servers = [
-            LocalServer { provider: "llamacpp".into(), address: "127.0.0.1:8080".into(), models: vec![], windows: BTreeMap::new() },
-            LocalServer { provider: "ollama".into(), address: "127.0.0.1:11434".into(), models, windows: BTreeMap::new() },
+            LocalServer {
+                provider: "llamacpp".into(),
+                address: "127.0.0.1:8080".into(),
+                models: vec![],
+                windows: BTreeMap::new(),
+            },
+            LocalServer {
+                provider: "ollama".into(),
+                address: "127.0.0.1:11434".into(),
+                models,
+                windows: BTreeMap::new(),
+            },
         ];
         insta::assert_snapshot!(advise(&config(), &Environment::default(), &servers), @r#"
         error: no model is configured

@@ -139,8 +139,7 @@ mod tests {
         let (address, _server) = serve(
             "HTTP/1.1 200 OK\r\n\r\n{\"data\":[{\"id\":\"a\",\"meta\":{\"n_ctx\":16384}},{\"id\":\"b\",\"meta\":null}]}",
         );
-        let (models, windows) =
-            ask_for_models(&address.to_string(), "v1", Duration::from_secs(60)).unwrap();
+        let (models, windows) = ask_for_models(&address.to_string(), "v1", Duration::from_secs(60)).unwrap();
         assert_eq!((models.len(), windows), (2, BTreeMap::from([("a".to_owned(), 16_384)])));
     }
 
