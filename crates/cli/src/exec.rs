@@ -5,7 +5,7 @@ mod form;
 mod json;
 pub(crate) mod text;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,11 +18,11 @@ use mainstay_agent::session::entry::StopReason;
 use mainstay_agent::session::log::{AppendError, SessionSummary};
 use mainstay_agent::session::message::ErrorClass;
 use mainstay_agent::session::plan::PlanItemStatus;
+use mainstay_agent::tools::bounded;
 use mainstay_agent::tools::image::IMAGE_BYTES;
 use mainstay_agent::{Agent, Event, Prompt, ResumeError, Resumed, Setup, TurnFailure, TurnReport};
 
 use crate::args::{ExecArguments, PromptSource, SessionChoice};
-use crate::bounded;
 use crate::choose::{latest, session, settings_of_turns};
 use crate::config::places::Surroundings;
 use crate::error::{self, CliError, DAMAGED, USAGE};
@@ -122,12 +122,15 @@ fn images<'a>(directory: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a Path, V
     let read = |file: &'a PathBuf| {
         let wrong = |why: String| CliError::new(USAGE, format!("--image {}: {why}", file.display()));
         let path = directory.join(file);
-        let bytes = bounded::read(&path, IMAGE_BYTES).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                wrong(format!("{error}, which is the most that models take")).hint("make it smaller")
-            }
-            _ => wrong(format!("cannot be read: {error}")).hint("name a PNG, JPEG, GIF or WebP file"),
-        })?;
+        let bytes =
+            File::open(path).and_then(|file| bounded::up_to(file, IMAGE_BYTES)).map_err(
+                |error| match error.kind() {
+                    io::ErrorKind::FileTooLarge => {
+                        wrong(format!("{error}, which is the most that models take")).hint("make it smaller")
+                    }
+                    _ => wrong(format!("cannot be read: {error}")).hint("name a PNG, JPEG, GIF or WebP file"),
+                },
+            )?;
         Ok((file.as_path(), bytes))
     };
     files.iter().map(read).collect()
@@ -248,7 +251,7 @@ fn from_stdin(what: &str) -> Result<String, CliError> {
     if stdin().is_terminal() {
         say(&format!("reading {what} from the terminal; end it with Ctrl-D"));
     }
-    let bytes = bounded::up_to(&mut stdin().lock(), LONGEST_TEXT).map_err(|error| match error.kind() {
+    let bytes = bounded::up_to(stdin().lock(), LONGEST_TEXT).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => CliError::new(USAGE, format!("{what} cannot be taken: {error}"))
             .hint("put it into a file of the workspace, and say where it is"),
         _ => CliError::new(1, format!("cannot read {what}: {error}")),

@@ -5,7 +5,6 @@
 
 mod output;
 mod error;
-mod bounded;
 mod config;
 mod grants;
 mod args;

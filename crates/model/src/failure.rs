@@ -345,6 +345,8 @@ fn plain(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     /// D19: what is refused of the conversation is told from what is refused of the settings.
     #[test]
     fn refused_reasoning_is_told_from_refused_settings() {
@@ -368,8 +370,6 @@ mod tests {
             assert_eq!(refuses_reasoning(message), expected, "{message}");
         }
     }
-
-    use super::*;
 
     fn classify(status: u16, body: &str) -> ErrorClass {
         of_response(status, &DelayHeaders::default(), body, Timestamp::UNIX_EPOCH).class

@@ -6,6 +6,8 @@
 mod text;
 mod shown;
 mod sys;
+mod paths;
+pub mod bounded;
 pub mod repository;
 pub mod sandbox;
 mod supervisor;

@@ -8,7 +8,6 @@
 //!
 //! Reading is not confined: what a command reads can leave the machine only as what the model is told.
 
-mod paths;
 mod git;
 mod configuration;
 mod layout;

@@ -3,10 +3,11 @@
 //! It is read from the arguments by the same rules as the call itself reads them, so that what is judged is what is
 //! done. Nothing is changed and nothing is run; files are looked at to say what an edit would make of them.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::arguments::{Arguments, PATH};
 use crate::lookup;
+use crate::paths::plain;
 use crate::place::{Place, Purpose, resolve};
 use crate::tool::{CallContext, ToolKind};
 use crate::{edit, write};
@@ -63,19 +64,6 @@ fn place(context: &CallContext, asked: &str, purpose: Purpose) -> Option<Subject
 /// Where something leads that is written to `text` from the workspace, links resolved; none if that cannot be told.
 pub fn where_written(workspace: &Path, text: &str) -> Option<PathBuf> {
     if text.is_empty() { None } else { resolve(workspace, Some(text)).ok() }
-}
-
-/// A path without `.` and `..`, by its text alone.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// What a call of `write` or `edit` would change, as a diff without a header; none for other tools, and for a call that

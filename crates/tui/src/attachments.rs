@@ -3,16 +3,12 @@
 //! An image is attached by being named, so it is always to be seen in the text what goes with it. What is no image file by
 //! its name is no matter of this module.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use mainstay_agent::Prompt;
+use mainstay_agent::tools::bounded::regular_file;
 use mainstay_agent::tools::image::IMAGE_BYTES;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-
-use crate::transcript::bytes;
 
 /// The ends of names of files that models look at.
 const ENDS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
@@ -135,35 +131,17 @@ pub(crate) fn prompt(
 
 /// The bytes of a file that is there. Does not hang, whatever lies there or takes its place.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        // A socket cannot be opened.
-        Err(Errno::NXIO) => return Err("it is no file".to_owned()),
-        Err(error) => return Err(unreadable(error.into())),
-    };
-    let found = file.metadata().map_err(unreadable)?;
-    if !found.is_file() {
-        return Err("it is no file".to_owned());
+    match regular_file(path, IMAGE_BYTES) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
+            ErrorKind::InvalidInput => Err(error.to_string()),
+            ErrorKind::FileTooLarge => {
+                Err(format!("{error}, which is the most that models take; make a smaller copy"))
+            }
+            _ => Err(format!("it cannot be read: {error}")),
+        },
     }
-    if found.len() > IMAGE_BYTES as u64 {
-        return Err(too_large(&bytes(found.len())));
-    }
-    let content = bounded(file).map_err(unreadable)?;
-    content.map(Some).ok_or_else(|| too_large(&format!("more than {}", bytes(IMAGE_BYTES as u64))))
-}
-
-/// All that comes, if it is no more than an image may have: a file may grow, and one that the system makes up has no length.
-fn bounded(from: impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut content = Vec::new();
-    from.take(IMAGE_BYTES as u64 + 1).read_to_end(&mut content)?;
-    Ok((content.len() <= IMAGE_BYTES).then_some(content))
-}
-
-fn too_large(has: &str) -> String {
-    format!("it has {has}, and models take {}; make a smaller copy", bytes(IMAGE_BYTES as u64))
 }
 
 #[cfg(test)]
@@ -172,7 +150,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
-    use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
+    use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
     use super::*;
 
@@ -257,18 +235,5 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(60), "it hangs");
         }
         reader.join().unwrap();
-    }
-
-    /// A file without an end is not read to it.
-    #[test]
-    fn no_more_is_read_than_an_image_has() {
-        assert_eq!(bounded(&b"bytes"[..]).unwrap(), Some(b"bytes".to_vec()));
-        assert_eq!(
-            bounded(io::repeat(0).take(IMAGE_BYTES as u64)).unwrap().map(|all| all.len()),
-            Some(IMAGE_BYTES)
-        );
-        let mut rest = io::repeat(0).take(2 * IMAGE_BYTES as u64);
-        assert_eq!(bounded(&mut rest).unwrap(), None);
-        assert_eq!(rest.limit(), IMAGE_BYTES as u64 - 1);
     }
 }

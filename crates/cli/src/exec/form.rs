@@ -4,15 +4,16 @@
 //! or tools, each in its own way. What it answers is judged here. A code fence around the whole is forgiven, since models
 //! write it whatever they are told.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use jsonschema::Validator;
 use mainstay_agent::AnswerForm;
+use mainstay_agent::tools::bounded;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::bounded;
 use crate::error::{CliError, USAGE};
 use crate::output::shortened;
 
@@ -40,7 +41,8 @@ impl Form {
         let name = file.display();
         let wrong = |what: String| CliError::new(USAGE, format!("--output-schema {name}: {what}"));
         let hint = "name a file that holds a JSON Schema";
-        let bytes = bounded::read(file, MAX_BYTES)
+        let bytes = File::open(file)
+            .and_then(|file| bounded::up_to(file, MAX_BYTES))
             .map_err(|error| wrong(format!("cannot be read: {error}")).hint(hint))?;
         let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()).hint(hint))?;
         let schema: Value =

@@ -1,14 +1,15 @@
 //! The model that answers, with all that is needed to ask it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_agent::Prices;
 use mainstay_agent::model::TextCalls;
 use mainstay_agent::session::entry::ModelChoice;
+use mainstay_agent::tools::bounded;
 
-use crate::bounded;
 use crate::config::base_url::BaseUrl;
 use crate::config::builtin::{BUILT_IN, BuiltIn, UNKNOWN_WINDOW};
 use crate::config::document::{Origin, Placed, nearest};
@@ -266,7 +267,7 @@ impl<'a> Provider<'a> {
             Origin::File(file, _) => file.parent().unwrap_or(current_dir).join(value),
             Origin::Variable(_) | Origin::Flag(_) => current_dir.join(value),
         };
-        bounded::read(&path, MOST_CERTIFICATES).map_err(|cause| {
+        File::open(&path).and_then(|file| bounded::up_to(file, MOST_CERTIFICATES)).map_err(|cause| {
             CliError::configuration(format!(
                 "{origin}: `ca_certificates`: cannot read {}: {cause}",
                 path.display()

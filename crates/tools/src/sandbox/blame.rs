@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::resolved;
 use super::{Aside, Fate, Layout, SandboxMode, SandboxReport, Way};
+use crate::paths::resolved;
 use crate::shown::shown_file;
 
 /// The most that is looked at of what was printed: its end.

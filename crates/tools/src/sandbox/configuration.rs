@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::paths::resolved;
+use crate::paths::resolved;
 use crate::repository::small_file;
 
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
 
-use super::paths::is_missing;
 use super::{Layout, git};
+use crate::paths::is_missing;
 
 /// The most that is read of such a file. What is longer is taken for one that names a program.
 const LONGEST: u64 = 4 << 20;

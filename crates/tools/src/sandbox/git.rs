@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::paths::is_missing;
+use crate::paths::is_missing;
 use crate::repository::{git_directory, small_file};
 
 /// What git is told of a workspace.

@@ -12,8 +12,8 @@ use mainstay_session::message::FilePath;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
-use super::paths::resolved;
 use super::{Sandbox, SandboxMode, configuration, git};
+use crate::paths::resolved;
 
 /// The places of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
