@@ -136,6 +136,13 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    /// Frees the lock here and now: closed alone, a child that is just being begun could have a copy of it for a moment.
+    fn drop(&mut self) {
+        let _ = self.lock.take().map(|lock| lock.unlock());
+    }
+}
+
 /// The draft at `path`, if nobody writes it any more and it is of this session, or of this workspace and no session. It is
 /// gone from there then.
 fn take_dead(path: &Path, workspace: &Path, session: Option<&str>) -> Option<Draft> {

@@ -29,12 +29,12 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The lock, held until this is dropped. The file is closed on exec, so no child holds it.
+/// The lock, held until this is dropped. The files are closed on exec, so no child holds it.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
     /// The folder is locked too, so that a removed lock file lets no second writer in.
-    _folder: File,
+    folder: File,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,17 @@ impl Lock {
         // The name of the holder is a courtesy to whoever is refused: the lock holds without it, on a full disk too.
         let _ = file.set_len(0);
         let _ = serde_json::to_vec(&holder).map(|text| file.write_all(&text));
-        Ok(Lock { _file: file, _folder: folder })
+        Ok(Lock { file, folder })
+    }
+}
+
+impl Drop for Lock {
+    /// Frees it here and now. To close the files is not enough: a child that another thread has begun, and that is not yet
+    /// what it is to become, has copies of them for a moment, and with them the lock.
+    fn drop(&mut self) {
+        for locked in [&self.file, &self.folder] {
+            let _ = locked.unlock();
+        }
     }
 }
 
@@ -119,5 +129,21 @@ impl HeldLocks {
         let (major, minor) =
             (((device >> 8) & 0xfff) | ((device >> 32) & !0xfff), (device & 0xff) | ((device >> 12) & !0xff));
         self.files.contains(&format!("{major:02x}:{minor:02x}:{}", metadata.ino()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_free_at_once_even_where_a_child_has_copies_of_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let lock = Lock::acquire(dir.path(), now).unwrap();
+        let _of_a_child = [lock.file.try_clone().unwrap(), lock.folder.try_clone().unwrap()];
+        assert!(matches!(Lock::acquire(dir.path(), now), Err(LockError::Held(_))));
+        drop(lock);
+        Lock::acquire(dir.path(), now).unwrap();
     }
 }
