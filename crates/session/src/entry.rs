@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::attention::Attention;
-use crate::conversation::Item;
+use crate::conversation::{Item, Step};
 use crate::idleness::Idleness;
 use crate::ids::{CallRef, Seq, SessionId};
 use crate::message::{
@@ -392,6 +392,21 @@ impl Answer {
             Some(choice) if self.model.is_empty() => &choice.model,
             Some(_) | None => &self.model,
         }
+    }
+
+    /// The step that this answer begins as the entry `seq`: of one that the user cancelled its text, of one that failed
+    /// nothing. `choice` is the model that was asked.
+    pub fn into_step(mut self, seq: Seq, choice: Option<&ModelChoice>) -> Option<Step> {
+        match self.ended {
+            Ended::Complete => {}
+            Ended::Cancelled => {
+                let is_said =
+                    |block: &Content| matches!(block, Content::Text { text } if !text.trim().is_empty());
+                self.content.retain(is_said);
+            }
+            Ended::Failed { .. } => return None,
+        }
+        Some(Step::new(seq, self.made_by(choice).to_owned(), self.content))
     }
 
     /// The calls, in order; a call's place here is its [`CallRef::call`].

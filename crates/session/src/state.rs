@@ -21,7 +21,7 @@ use crate::idleness::{Called, Idleness};
 use crate::ids::{CallRef, Seq};
 use crate::lookalike::restore_arguments;
 use crate::message::{
-    Content, ContentHash, Ended, FilePath, Outcome, ReferencedFile, RequestMark, ToolCall, ToolResult,
+    ContentHash, Ended, FilePath, Outcome, ReferencedFile, RequestMark, ToolCall, ToolResult,
 };
 use crate::plan::{self, Plan, PlanInView};
 use crate::recent::RecentFiles;
@@ -434,15 +434,9 @@ impl SessionState {
         if answer.ended == Ended::Complete {
             self.count_request(&answer);
         }
-        let model = answer.made_by(self.model.as_ref()).to_owned();
         let words = excerpt(&answer.text());
         let is_complete = answer.ended == Ended::Complete;
-        let content = match answer.ended {
-            Ended::Complete => answer.content,
-            Ended::Cancelled => text_only(answer.content),
-            Ended::Failed { .. } => return,
-        };
-        let step = Step::new(seq, model, content);
+        let Some(step) = answer.into_step(seq, self.model.as_ref()) else { return };
         if !step.results.is_empty() {
             self.attention.begin_step(step.calls().map(|(_, call, _)| call.name.as_str()));
         }
@@ -742,12 +736,8 @@ fn unknown_that_matters(body: &Body) -> Option<String> {
     }
 }
 
-fn text_only(mut content: Vec<Content>) -> Vec<Content> {
-    content.retain(|block| matches!(block, Content::Text { text } if !text.trim().is_empty()));
-    content
-}
-
-fn excerpt(text: &str) -> String {
+/// The beginning of a text, for people: of its first line that holds something, without control characters.
+pub fn excerpt(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut short: String = line.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();
     if line.chars().count() > EXCERPT {

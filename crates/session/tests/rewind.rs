@@ -6,12 +6,13 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Session, answer, call, now, ok, plan_arguments, prompt, temp_dir, text};
+use common::{Session, answer, call, model, now, ok, plan_arguments, prompt, temp_dir, text};
 use mainstay_session::conversation::Item;
-use mainstay_session::entry::{Body, Grant, InboxMessage, Notice, NoticeKind};
+use mainstay_session::entry::{Answer, Body, Grant, InboxMessage, Notice, NoticeKind};
 use mainstay_session::log::{
     DamageKind, Durability, Log, Passage, RewindError, RewindTo, WholeConversation, read, whole_conversation,
 };
+use mainstay_session::message::Ended;
 use mainstay_session::request::request;
 use mainstay_session::state::SessionState;
 
@@ -373,6 +374,14 @@ fn the_whole_conversation_is_more_than_a_segments() {
     let whole =
         |session: &Session| Vec::from(whole_conversation(session.log.dir(), usize::MAX).unwrap().passages);
     let said = |history: &[Item]| history.iter().cloned().map(Passage::Said).collect::<Vec<_>>();
+    // As the fold has it: an answer that does not say who gave it, and one that was cancelled.
+    session.append(Body::Model(model()));
+    for (ended, content) in
+        [(Ended::Complete, vec![text("here")]), (Ended::Cancelled, vec![text(" "), text("he")])]
+    {
+        let Body::Answer(given) = answer(content) else { unreachable!() };
+        session.append(Body::Answer(Answer { model: String::new(), ended, ..given }));
+    }
     let first = said(&session.state().history);
     assert_eq!(whole(&session), first);
     session.next_segment(1);

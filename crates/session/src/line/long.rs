@@ -5,7 +5,6 @@
 //! itself, the line is as compact as this crate writes it, and nothing else about it is unusual; any other line is left to
 //! the ordinary way, which also says what is wrong with a bad one.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
@@ -25,7 +24,7 @@ pub(super) fn parse_long(text: &str) -> Option<Entry> {
     if text.len() < LONG {
         return None;
     }
-    let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(text).ok()?;
+    let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(text).ok()?;
     // Had it a field twice, white space or an escape in a name, it would have another length.
     let length: usize =
         fields.iter().map(|(name, value)| name.len() + value.get().len() + "\"\":,".len()).sum();
@@ -47,14 +46,28 @@ fn without(text: &str, raw: &str) -> Option<String> {
 
 /// The text that stands in a field of an entry.
 fn text_of<'a>(body: &'a mut Body, field: &str) -> Option<&'a mut String> {
-    match (body, field) {
-        (Body::ToolResult(ToolResult { summary, .. }), "summary") => Some(summary),
-        (Body::ToolResult(ToolResult { content, .. }), "content") => content.as_mut(),
-        (Body::UserPrompt(prompt), "text") => Some(&mut prompt.text),
-        (Body::Notice(notice), "text") => Some(&mut notice.text),
-        (Body::Inbox(message), "text") => Some(&mut message.text),
-        _ => None,
-    }
+    let (name, text) = match body {
+        Body::ToolResult(ToolResult { summary, .. }) if field == "summary" => ("summary", summary),
+        Body::ToolResult(ToolResult { content, .. }) => ("content", content.as_mut()?),
+        Body::UserPrompt(prompt) => ("text", &mut prompt.text),
+        Body::Notice(notice) => ("text", &mut notice.text),
+        Body::Inbox(message) => ("text", &mut message.text),
+        // Their texts are short, or stand further in.
+        Body::Session(_)
+        | Body::World(_)
+        | Body::Checkpoint(_)
+        | Body::Model(_)
+        | Body::Answer(_)
+        | Body::ToolIntent(_)
+        | Body::Grant(_)
+        | Body::Compaction(_)
+        | Body::Rewind(_)
+        | Body::ReasoningRefused(_)
+        | Body::TurnEnd(_)
+        | Body::Lost(_)
+        | Body::Unknown(_) => return None,
+    };
+    (name == field).then_some(text)
 }
 
 /// Reads what stands between the quotes of a JSON string that is known to be one.

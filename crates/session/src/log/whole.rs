@@ -4,14 +4,14 @@
 //! for people: every segment, in the order in which it happened, with what was left behind by going back. Lines that
 //! cannot be read are left out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 
 use super::reading::{ReadError, entries};
-use crate::conversation::{Item, Step};
-use crate::entry::{Answer, Body, Compaction, Entry, Lane, Rewind};
+use crate::conversation::Item;
+use crate::entry::{Body, Compaction, Entry, Lane, ModelChoice, Rewind};
 use crate::ids::Seq;
-use crate::message::{Content, Ended, ToolResult};
+use crate::message::ToolResult;
 
 /// A part of what happened in a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +53,10 @@ pub fn whole_conversation(dir: &Path, most: usize) -> Result<WholeConversation, 
 struct Whole {
     most: usize,
     conversation: WholeConversation,
-    /// Where each answer stands, counted from the first passage of all.
-    steps: HashMap<Seq, usize>,
+    /// The model that is asked from here on.
+    model: Option<ModelChoice>,
     /// The last answer that is left out.
-    left_out: Seq,
+    last_left_out: Seq,
 }
 
 impl Whole {
@@ -66,14 +66,14 @@ impl Whole {
                 Passage::Said(Item::Prompt { text: prompt.text, images: prompt.images })
             }
             Body::Notice(notice) => Passage::Said(Item::Notice { text: notice.text }),
-            Body::Answer(answer) => match step(seq, answer) {
-                Some(step) => {
-                    let WholeConversation { left_out, passages } = &self.conversation;
-                    self.steps.insert(seq, left_out + passages.len());
-                    Passage::Said(Item::Step(step))
-                }
+            Body::Answer(answer) => match answer.into_step(seq, self.model.as_ref()) {
+                Some(step) => Passage::Said(Item::Step(step)),
                 None => return,
             },
+            Body::Model(choice) => {
+                self.model = Some(choice);
+                return;
+            }
             Body::ToolResult(result) => match self.answered(result) {
                 Some(orphan) => Passage::Said(Item::Orphan(orphan)),
                 None => return,
@@ -83,7 +83,6 @@ impl Whole {
             Body::Session(_)
             | Body::World(_)
             | Body::Checkpoint(_)
-            | Body::Model(_)
             | Body::ToolIntent(_)
             | Body::Inbox(_)
             | Body::Grant(_)
@@ -101,33 +100,24 @@ impl Whole {
     fn leave_out(&mut self) {
         self.conversation.left_out += 1;
         if let Some(Passage::Said(Item::Step(step))) = self.conversation.passages.pop_front() {
-            self.steps.remove(&step.answer);
-            self.left_out = step.answer;
+            self.last_left_out = step.answer;
         }
     }
 
     /// Puts a result to its call, or gives it back where that is lost. The first result of a call counts.
     fn answered(&mut self, result: ToolResult) -> Option<ToolResult> {
-        if result.answer <= self.left_out {
+        if result.answer <= self.last_left_out {
             return None;
         }
-        let WholeConversation { left_out, passages } = &mut self.conversation;
-        let step = self.steps.get(&result.answer).and_then(|at| passages.get_mut(*at - *left_out));
-        let Some(Passage::Said(Item::Step(step))) = step else { return Some(result) };
+        let steps = self.conversation.passages.iter_mut().rev().filter_map(|passage| match passage {
+            Passage::Said(Item::Step(step)) => Some(step),
+            Passage::Said(_) | Passage::Compacted(_) | Passage::WentBack(_) => None,
+        });
+        let mut behind = steps.take_while(|step| step.answer >= result.answer);
+        let Some(step) = behind.find(|step| step.answer == result.answer) else { return Some(result) };
         if let Some(slot @ None) = step.results.get_mut(result.call as usize) {
             *slot = Some(result);
         }
         None
     }
-}
-
-/// An answer as the conversation has it: of one that the user cancelled its text, of one that failed nothing.
-fn step(seq: Seq, answer: Answer) -> Option<Step> {
-    let Answer { model, mut content, ended, .. } = answer;
-    match ended {
-        Ended::Complete => {}
-        Ended::Cancelled => content.retain(|block| matches!(block, Content::Text { .. })),
-        Ended::Failed { .. } => return None,
-    }
-    Some(Step::new(seq, model, content))
 }
