@@ -11,7 +11,7 @@ use mainstay_session::log::{
     AppendError, CreateError, Damage, Log, OpenError, Opening, RewindError, RewindTo, Rewound, Spill,
 };
 use mainstay_session::message::{FilePath, ToolResult};
-use mainstay_session::state::{OpenCall, SessionState};
+use mainstay_session::state::{OpenCall, SessionState, excerpt};
 use mainstay_session::world::moved_text;
 use mainstay_tools::{JobEnd, Jobs, OnEnd};
 use tokio::sync::Notify;
@@ -79,13 +79,7 @@ impl Resumed {
 
 /// The beginning of what the user began the last turn with; nothing where a notification did.
 fn last_prompt(state: &SessionState) -> String {
-    const MOST: usize = 80;
-    let prompt = state.turns_in_view().last().and_then(|(_, prompt)| *prompt).unwrap_or_default();
-    let line = prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    match line.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
+    excerpt(state.turns_in_view().last().and_then(|(_, prompt)| *prompt).unwrap_or_default())
 }
 
 /// Why a session could not be begun.

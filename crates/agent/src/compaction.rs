@@ -326,32 +326,47 @@ fn stuck(occupancy: u64, estimated: u64, thresholds: &Thresholds) -> TurnFailure
     }
 }
 
+/// What a refusal says of a number.
+enum Said {
+    /// The sum of the prompt and the answer to come is compared with it.
+    Bound,
+    /// It is called a limit.
+    Limit,
+    /// Nothing.
+    Number,
+}
+
 /// The window that a refusal shows: a count that it calls a limit, which is less than another that it names; else a
 /// little less than what was sent. What the provider has taken before, `accepted`, is no limit.
 fn learned_window(message: &str, estimated: u64, accepted: u64) -> u64 {
     const NAMES: [&str; 6] =
         ["maximum", "limit", "context length", "context window", "context size", "n_ctx"];
     let text = message.replace([',', '_'], "").to_lowercase();
-    let numbers: Vec<(u64, bool, bool)> = text
+    let numbers: Vec<(u64, Said)> = text
         .match_indices(|c: char| c.is_ascii_digit())
         .filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_ascii_digit()))
         .filter_map(|(at, _)| {
             let digits = text[at..].split(|c: char| !c.is_ascii_digit()).next()?;
             let before = &text[text.floor_char_boundary(at.saturating_sub(40))..at];
             let behind = &text[at + digits.len()..text.floor_char_boundary(at + digits.len() + 12)];
-            // What a sum of the prompt and the answer to come is compared with.
-            let is_bound = before.trim_end().ends_with('>');
-            let is_limit =
-                is_bound || NAMES.iter().any(|name| before.contains(name) || behind.contains(name));
-            Some((digits.parse().ok()?, is_limit, is_bound))
+            let said = if before.trim_end().ends_with('>') {
+                Said::Bound
+            } else if NAMES.iter().any(|name| before.contains(name) || behind.contains(name)) {
+                Said::Limit
+            } else {
+                Said::Number
+            };
+            Some((digits.parse().ok()?, said))
         })
-        .filter(|(number, ..)| (1_024..20_000_000).contains(number))
+        .filter(|(number, _)| (1_024..20_000_000).contains(number))
         .collect();
-    let largest = numbers.iter().map(|(number, ..)| *number).max().unwrap_or(0);
-    let is_smaller = |number: u64| number < largest || numbers.len() == 1;
-    let fits =
-        |(number, is_limit, is_bound): &&(u64, bool, bool)| *is_limit && (*is_bound || is_smaller(*number));
-    let named = numbers.iter().filter(fits).map(|(number, ..)| *number).max();
+    let largest = numbers.iter().map(|(number, _)| *number).max().unwrap_or(0);
+    let fits = |(number, said): &&(u64, Said)| match said {
+        Said::Bound => true,
+        Said::Limit => *number < largest || numbers.len() == 1,
+        Said::Number => false,
+    };
+    let named = numbers.iter().filter(fits).map(|(number, _)| *number).max();
     named.filter(|window| *window >= accepted).unwrap_or((estimated - estimated / 8).max(accepted))
 }
 

@@ -147,8 +147,8 @@ impl StepContext<'_> {
         for notice in self.log.read(|state| surroundings::changes(&state.told, &now)) {
             self.append_notice(notice)?;
         }
-        if let Some(text) = self.untold_form() {
-            self.append_notice(Notice { about: NoticeKind::AnswerForm, text })?;
+        if self.number == 1 {
+            self.tell_form()?;
         }
         for message in said {
             self.append_prompt(message.text.into(), Some(message.id))?;
@@ -210,11 +210,22 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    /// What the model is to be told of its answer's form, unless the conversation says it; a compaction may have left it out.
-    fn untold_form(&self) -> Option<String> {
-        let text = self.setup.answer_form.as_ref()?.beforehand();
+    /// Tells the model what form its answer must have, if it must have one.
+    fn tell_form(&self) -> Result<(), AppendError> {
+        match &self.setup.answer_form {
+            Some(form) => {
+                let text = form.beforehand();
+                self.append_notice(Notice { about: NoticeKind::AnswerForm, text })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tells it again where a compaction has left it out.
+    fn tell_lost_form(&self) -> Result<(), AppendError> {
+        let Some(text) = self.setup.answer_form.as_ref().map(|form| form.beforehand()) else { return Ok(()) };
         let is_told = |item: &Item| matches!(item, Item::Notice { text: told } if *told == text);
-        (!self.log.read(|state| state.history.iter().any(is_told))).then_some(text)
+        if self.log.read(|state| state.history.iter().any(is_told)) { Ok(()) } else { self.tell_form() }
     }
 
     /// Asks until there is a whole answer. Where the request leaves too little room in the window, room is made first.
@@ -251,7 +262,10 @@ impl StepContext<'_> {
     async fn make_room(&self, reason: Reason<'_>) -> Result<Option<StepEnd>, AppendError> {
         let Self { setup, log, jobs, cancel, .. } = *self;
         Ok(match (Compactor { setup, log, jobs, cancel }).run(reason).await? {
-            Room::Made(_) => None,
+            Room::Made(_) => {
+                self.tell_lost_form()?;
+                None
+            }
             Room::Cancelled => Some(StepEnd::Cancelled),
             Room::Failed(failure) => Some(StepEnd::Failed(failure)),
         })

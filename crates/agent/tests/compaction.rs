@@ -12,7 +12,7 @@ use mainstay_agent::session::entry::{Body, Compaction, Lane, NoticeKind, StopRea
 use mainstay_agent::session::log::Durability;
 use mainstay_agent::session::message::Outcome;
 use mainstay_agent::session::plan::{PlanItemStatus, render};
-use mainstay_agent::{Agent, CompactError, Event, Setup, TurnFailure};
+use mainstay_agent::{Agent, AnswerForm, CompactError, Event, Setup, TurnFailure};
 use mainstay_testkit::models::{self, RecordingModel, count_of, texts};
 use mainstay_testkit::tools;
 use mainstay_tools::{Read, ToolKind};
@@ -115,6 +115,20 @@ async fn a_full_window_is_compacted_and_the_turn_goes_on() {
     assert!(shown.1 && shown.0.contains("移行"));
     let (agent, _) = resume(agent, setup);
     assert_eq!(agent.read(|state| (render(&state.plan.plan), state.plan.carried)), shown);
+    assert_sound(&agent);
+}
+
+/// The form that an answer must have is told anew where the summary took the place of what had told it.
+#[tokio::test]
+async fn the_form_of_an_answer_outlives_a_compaction() {
+    let bench = Bench::new();
+    let (setup, model) = setup(&bench, 8_000, &work_until_full(), &[text(SUMMARY)]);
+    let form = AnswerForm { told: "Answer in capitals.".to_owned(), check: Arc::new(|_| Ok(())), again: 1 };
+    let (agent, report) = run(Setup { answer_form: Some(form), ..setup }, "Mend the parser, please.").await;
+    assert_eq!(report.stop_reason, StopReason::EndTurn, "{:?}", report.failure);
+    assert!(!compactions(&agent).is_empty());
+    let told: Vec<usize> = model.sent().iter().map(|one| count_of(one, "Answer in capitals.")).collect();
+    assert!(told.iter().all(|count| *count == 1), "{told:?}");
     assert_sound(&agent);
 }
 

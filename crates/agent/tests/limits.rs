@@ -9,6 +9,7 @@ use std::sync::Arc;
 use common::*;
 use mainstay_agent::{AnswerForm, Prices, Prompt, Setup, TurnFailure};
 use mainstay_session::entry::{Body, NoticeKind, StopReason};
+use mainstay_testkit::models::count_of;
 use serde_json::{Value, json};
 
 /// An answer whose tokens are counted: a thousand in, a hundred out.
@@ -105,6 +106,18 @@ async fn an_answer_is_asked_for_again_until_it_has_its_form() {
         matches!(failure, TurnFailure::AnswerForm { .. })
             && failure.message().ends_with("it has small letters.")
     );
+}
+
+/// "This turn" is each one: the form is told in every turn, and once in each.
+#[tokio::test]
+async fn the_form_of_an_answer_is_told_in_every_turn() {
+    let bench = Bench::new();
+    let (setup, model) =
+        bench.scripted(&json!([calls(&[("work", json!({}))]), {"text": "ONE"}, {"text": "TWO"}]));
+    let (mut agent, _) = run(Setup { answer_form: Some(shouts(0)), ..setup }, "speak").await;
+    go(&mut agent, "again").await;
+    let told: Vec<usize> = model.sent().iter().map(|one| count_of(one, "Answer in capitals.")).collect();
+    assert_eq!(told, [1, 1, 2]);
 }
 
 #[test]
