@@ -48,15 +48,23 @@ pub(crate) fn exec(surroundings: &Surroundings, arguments: &ExecArguments) -> Re
     })
 }
 
+/// Who hears what happens.
+type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
+
 /// What a turn is to be.
 struct Asked {
     form: Option<Form>,
     prompt: Prompt,
     chosen: Option<SessionSummary>,
     settings: Settings,
+    setup: Setup,
 }
 
-fn asked(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Asked, CliError> {
+fn asked(
+    surroundings: &Surroundings,
+    arguments: &ExecArguments,
+    heard: impl FnOnce(Option<Form>) -> OnEvent,
+) -> Result<Asked, CliError> {
     let form = match &arguments.output_schema {
         Some(file) => Some(Form::open(&surroundings.current_dir.join(file))?),
         None => None,
@@ -67,29 +75,29 @@ fn asked(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<Asked
     let chosen = chosen(surroundings, arguments)?;
     let turns = &arguments.turns;
     let settings = settings_of_turns(surroundings, turns, chosen.as_ref(), turns.overrides())?;
-    Ok(Asked { form, prompt, chosen, settings })
-}
-
-fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
-    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
-    let emptied = |file: &PathBuf| fs::write(file, "").map_err(|error| unwritable(file, &error));
-    let asked = asked(surroundings, arguments).inspect_err(|_| {
-        // The answer of another run must not be taken for this one's.
-        target.iter().filter(|file| file.is_file()).for_each(|file| drop(emptied(file)));
-    })?;
-    let Asked { form, prompt, chosen, settings } = asked;
-    let signal = Arc::new(AtomicU8::new(0));
-    let denials = Denials::default();
-    let on_event = denials.heard_on(on_event(arguments, form.clone(), signal.clone()));
     let setup = Setup {
-        on_event,
+        on_event: heard(form.clone()),
         max_time: arguments.max_time,
         max_cost: arguments.max_cost,
         answer_form: form.as_ref().map(Form::asked),
         ..setup(&settings, arguments.require_plan)?
     };
     check(&setup, &settings, arguments)?;
+    Ok(Asked { form, prompt, chosen, settings, setup })
+}
+
+fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitCode, CliError> {
+    let target = arguments.output.as_ref().map(|file| surroundings.current_dir.join(file));
+    let emptied = |file: &PathBuf| fs::write(file, "").map_err(|error| unwritable(file, &error));
+    let signal = Arc::new(AtomicU8::new(0));
+    let denials = Denials::default();
+    let heard = |form| denials.heard_on(on_event(arguments, form, signal.clone()));
+    let asked = asked(surroundings, arguments, heard).inspect_err(|_| {
+        // The answer of another run must not be taken for this one's.
+        target.iter().filter(|file| file.is_file()).for_each(|file| drop(emptied(file)));
+    })?;
     target.as_ref().map(emptied).transpose()?;
+    let Asked { form, prompt, chosen, settings, setup } = asked;
     let task = Task { is_json: arguments.json, chosen: chosen.as_ref(), form: form.as_ref(), target };
     let ended = block_on(run(&task, prompt, setup, signal));
     denials.say(settings.config_home.as_deref());
@@ -97,11 +105,7 @@ fn begin(surroundings: &Surroundings, arguments: &ExecArguments) -> Result<ExitC
 }
 
 /// `signal` holds the exit code of the signal that cancelled the turn, 0 if none did.
-fn on_event(
-    arguments: &ExecArguments,
-    form: Option<Form>,
-    signal: Arc<AtomicU8>,
-) -> Arc<dyn Fn(&Event) + Send + Sync> {
+fn on_event(arguments: &ExecArguments, form: Option<Form>, signal: Arc<AtomicU8>) -> OnEvent {
     let with_deltas = arguments.deltas;
     if arguments.json {
         Arc::new(move |event: &Event| {

@@ -334,6 +334,18 @@ fn the_answer_goes_to_a_file_too() {
     let ran = machine.run(&["exec", "--json", "--last", "--output", "out.txt", "x"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(fs::read_to_string(machine.work("out.txt")).unwrap(), "three\n");
+    // What another run left never stands for the answer of a run that could not begin.
+    for flags in [
+        &["--model", "script:gone.json"][..],
+        &["--output-schema", "gone.json"],
+        &["--max-cost", "1"],
+        &["--session", "zz"],
+    ] {
+        fs::write(machine.work("out.txt"), "stale").unwrap();
+        let ran = machine.run(&[&["exec", "-o", "out.txt"], flags, &["x"]].concat());
+        assert!([2, 78].contains(&ran.code), "{flags:?}: {}", ran.err);
+        assert_eq!(fs::read_to_string(machine.work("out.txt")).unwrap(), "", "{flags:?}");
+    }
     let machine = Machine::scripted(json!([say("one")]));
     for target in ["gone/out.txt", "."] {
         machine
