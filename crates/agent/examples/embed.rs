@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     setup.tools.push(Arc::new(House));
     setup.interceptors = vec![Arc::new(House)];
     setup.approver = Some(Arc::new(House));
-    setup.hold_commands(SandboxMode::WorkspaceWrite)?;
+    setup.hold_commands(SandboxMode::WorkspaceWrite, BuiltinOptions::default())?;
     setup.on_event = Arc::new(|event| eprintln!("{event:?}"));
     let mut agent = match log::list(Path::new(&data))?.first() {
         Some(session) => Agent::resume(&session.dir, setup)?.0,

@@ -126,7 +126,7 @@ impl Asking<'_> {
             Approval::Session if lasts => ("session", request.patterns.clone()),
             Approval::Project if lasts => ("project", request.patterns.clone()),
             Approval::Once | Approval::Session | Approval::Project | Approval::No { .. } => {
-                ("once", vec![request.about.clone()])
+                (Grant::ONCE, vec![request.about.clone()])
             }
         };
         for pattern in patterns {

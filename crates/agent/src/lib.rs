@@ -111,7 +111,9 @@ pub use mainstay_session::message::{
 pub use mainstay_session::state::SessionState;
 pub use mainstay_tools::arguments::Arguments;
 pub use mainstay_tools::sandbox::SandboxMode;
-pub use mainstay_tools::{CallContext, Tool, ToolError, ToolKind, ToolOutput, supervise_if_asked};
+pub use mainstay_tools::{
+    BuiltinOptions, CallContext, Tool, ToolError, ToolKind, ToolOutput, supervise_if_asked,
+};
 
 pub use mainstay_model as model;
 pub use mainstay_session as session;

@@ -277,12 +277,13 @@ impl Setup {
 
     /// Puts a sandbox around the commands of `bash`: they change what `mode` lets them and never the sessions, and reach no
     /// network. Under [`Approve::Auto`] they then pass where the system enforces that; where it cannot, an
-    /// [`Event::Warning`] says what is lacking.
+    /// [`Event::Warning`] says what is lacking. `options` say how commands are supervised and which variables they do not
+    /// see: `bash` is made anew with them.
     ///
     /// # Errors
     ///
     /// If another tool runs commands too: those would pass as if they were held.
-    pub fn hold_commands(&mut self, mode: SandboxMode) -> Result<(), SetupError> {
+    pub fn hold_commands(&mut self, mode: SandboxMode, options: BuiltinOptions) -> Result<(), SetupError> {
         let runs_commands = |tool: &&mut Arc<dyn Tool>| tool.kind() == ToolKind::Command;
         let names = self.tools.iter_mut().filter(runs_commands).map(|tool| tool.spec().name);
         if let Some(name) = names.into_iter().find(|name| name != BASH) {
@@ -290,7 +291,7 @@ impl Setup {
         }
         let sandbox =
             Sandbox { closed: vec![self.data_home.clone()], ..Sandbox::new(mode, self.workspace.clone()) };
-        let supervisor = Arc::new(Supervisor::new(Vec::new()).within(Some(sandbox)));
+        let supervisor = BuiltinOptions { sandbox: Some(sandbox), ..options }.to_supervisor();
         for tool in self.tools.iter_mut().filter(runs_commands) {
             *tool = Arc::new(Bash::new(supervisor.clone()));
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::{Bench, calls, results};
 use mainstay_agent::model::ScriptModel;
 use mainstay_agent::{
-    Agent, Approve, BoxFuture, CallContext, CancellationToken, Outcome, SandboxMode, Setup, SetupError,
-    StartError, Tool, ToolError, ToolKind, ToolOutput, ToolSpec, block_on,
+    Agent, Approve, BoxFuture, BuiltinOptions, CallContext, CancellationToken, Outcome, SandboxMode, Setup,
+    SetupError, StartError, Tool, ToolError, ToolKind, ToolOutput, ToolSpec, block_on,
 };
 use mainstay_testkit::tools;
 use serde_json::json;
@@ -111,7 +111,7 @@ fn commands_are_held_and_other_tools_stay() {
     setup.tools.push(Arc::new(Own { name: "own", schema: "{}" }));
     let names = |setup: &Setup| setup.tools.iter().map(|tool| tool.spec().name).collect::<Vec<_>>();
     let before = names(&setup);
-    setup.hold_commands(SandboxMode::ReadOnly).unwrap();
+    setup.hold_commands(SandboxMode::ReadOnly, BuiltinOptions::default()).unwrap();
     assert_eq!(names(&setup), before);
     assert!(matches!(setup.sandbox, mainstay_agent::CommandSandbox::Supervised(_)));
 }
@@ -122,7 +122,7 @@ fn commands_of_another_tool_are_not_said_to_be_held() {
     let bench = Bench::new();
     let mut setup = scripted(&json!([]), &bench);
     setup.tools.push(tools::succeeds("run", ToolKind::Command));
-    let error = setup.hold_commands(SandboxMode::ReadOnly).unwrap_err();
+    let error = setup.hold_commands(SandboxMode::ReadOnly, BuiltinOptions::default()).unwrap_err();
     assert_eq!(error, SetupError::NotHeld { name: "run".to_owned() });
 }
 

@@ -627,7 +627,7 @@ impl Worker {
         let mut rows = vec![transcript::note(&format!("approve = {}; {sandbox}", setup.approve.as_str()))];
         let grants =
             self.agent.as_ref().map(|agent| agent.read(|state| state.grants.clone())).unwrap_or_default();
-        let lasting: Vec<&Grant> = grants.iter().filter(|grant| grant.scope != "once").collect();
+        let lasting: Vec<&Grant> = grants.iter().filter(|grant| grant.lasts()).collect();
         if lasting.is_empty() {
             rows.push(transcript::note("you gave no lasting permission in this session"));
         }
