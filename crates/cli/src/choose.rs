@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mainstay_agent::session::entry::ModelChoice;
 use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::session::message::FilePath;
 
@@ -10,7 +11,7 @@ use crate::config::Overrides;
 use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::output::{inert, shortened};
-use crate::settings::{ModelConfig, Settings};
+use crate::settings::{Settings, Unsaid};
 
 /// How many sessions are looked at where looking at all would take too long.
 const RECENT: usize = 16;
@@ -72,32 +73,16 @@ pub(crate) fn settings_of_turns(
     session: Option<&SessionSummary>,
     overrides: Overrides,
 ) -> Result<Settings, CliError> {
+    // Where no model is configured, the one that answered last in the session goes on.
+    let own = || logged_model(session?).map(|choice| choice.model);
     settings_of(session, arguments.cwd.as_deref(), |directory| {
-        let settings = Settings::resolve(surroundings, directory, overrides.clone());
-        settings.or_else(|error| match session {
-            Some(session) => with_own_model(surroundings, directory, overrides, session, error),
-            None => Err(error),
-        })
+        Settings::resolve(surroundings, directory, overrides, Unsaid::Named(&own))
     })
 }
 
-/// Where no model is configured, the one that answered last in the session goes on, as it is set up now. Any other
-/// `error` stays as it is.
-fn with_own_model(
-    surroundings: &Surroundings,
-    directory: Option<&Path>,
-    overrides: Overrides,
-    session: &SessionSummary,
-    error: CliError,
-) -> Result<Settings, CliError> {
-    let logged = log::read(&session.dir).ok().and_then(|(state, _)| state.model);
-    match Settings::resolve_or(surroundings, directory, overrides.clone(), logged).map(|found| found.model) {
-        Ok(ModelConfig::Logged(choice)) => {
-            let model = choice.model.parse().map_err(CliError::configuration)?;
-            Settings::resolve(surroundings, directory, Overrides { model: Some(model), ..overrides })
-        }
-        Ok(ModelConfig::Script { .. } | ModelConfig::Served(_)) | Err(_) => Err(error),
-    }
+/// The model that answered last; none where the log does not say, which is told as soon as it is opened.
+pub(crate) fn logged_model(session: &SessionSummary) -> Option<ModelChoice> {
+    log::read(&session.dir).ok().and_then(|(state, _)| state.model)
 }
 
 /// The newest session of a directory that its user spoke to; no stub and no child.

@@ -4,8 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mainstay_agent::session::entry::ModelChoice;
-use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_agent::{Agent, CompactError, Event, Setup};
 
 use crate::args::CompactArguments;
@@ -15,7 +13,7 @@ use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::exec::{failure_code, resume, text};
 use crate::output::say;
-use crate::settings::Settings;
+use crate::settings::{Settings, Unsaid};
 use crate::setup::setup;
 use crate::signals::{INTERRUPTED, block_on, cancellable};
 
@@ -32,9 +30,9 @@ pub(crate) fn compact(
     let session = choose::session(&surroundings.data_home()?, &current, Some(&arguments.session))?;
     let overrides = Overrides { model: arguments.model.clone(), ..Overrides::default() };
     // To take a summary back no model is asked, so where none is configured that of the session will do.
-    let logged = if arguments.undo { logged_model(&session) } else { None };
+    let unsaid = if arguments.undo { Unsaid::Logged(choose::logged_model(&session)) } else { Unsaid::Fails };
     let settings = choose::settings_of(Some(&session), arguments.cwd.as_deref(), |directory| {
-        Settings::resolve_or(surroundings, directory, overrides, logged)
+        Settings::resolve(surroundings, directory, overrides, unsaid)
     })?;
     let setup = Setup { on_event: Arc::new(show), ..setup(&settings, None)? };
     block_on(async {
@@ -86,9 +84,4 @@ async fn run(
     }
     let instructions = arguments.instructions.as_deref();
     cancellable(signal, async |cancel| agent.compact(instructions, cancel).await.map(|_| ())).await
-}
-
-/// The model that answered last; none where the log does not say, which is told as soon as it is opened.
-fn logged_model(session: &SessionSummary) -> Option<ModelChoice> {
-    log::read(&session.dir).ok().and_then(|(state, _)| state.model)
 }

@@ -8,13 +8,12 @@ use serde::Serialize;
 
 use crate::args::ModelsArguments;
 use crate::config::builtin::BUILT_IN;
-use crate::config::document::{Origin, Placed};
 use crate::config::places::Surroundings;
-use crate::config::{Config, ModelName, Overrides, prices};
+use crate::config::{Config, Overrides, prices};
 use crate::error::CliError;
 use crate::output::{inert, out, say};
 use crate::settings::servers::{self, LocalServer};
-use crate::settings::{KeyFound, Offered, offered};
+use crate::settings::{KeyFound, Offered, asked, offered};
 
 /// How long all servers on this machine together may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -116,9 +115,7 @@ fn rows(surroundings: &Surroundings, config: &Config, servers: &[LocalServer]) -
 }
 
 fn resolve(model: &str, config: &Config, surroundings: &Surroundings) -> Result<Option<Offered>, CliError> {
-    let value: ModelName = model.parse().map_err(CliError::configuration)?;
-    let name = Placed { value, origin: Origin::Flag("model") };
-    offered(&name, config, &surroundings.environment)
+    offered(&asked(model)?, config, &surroundings.environment)
 }
 
 fn show(rows: &BTreeMap<String, Row>) {

@@ -17,8 +17,11 @@ use mainstay_agent::tools::sandbox::{Sandbox, SandboxMode};
 pub(crate) use model::{KeyFound, ModelConfig, Offered, ServedModel, offered};
 
 use crate::config::builtin::BUILT_IN;
+use crate::config::document::{Origin, Placed};
 use crate::config::places::{Surroundings, repository_root};
-use crate::config::{Approve, Config, Durability, Layer, Overrides, SandboxChoice, TOOLS, defaults};
+use crate::config::{
+    Approve, Config, Durability, Layer, ModelName, Overrides, SandboxChoice, TOOLS, defaults,
+};
 use crate::error::CliError;
 use crate::grants;
 use crate::instructions::{self, Instructions};
@@ -64,32 +67,29 @@ pub(crate) struct PlanSettings {
 }
 
 impl Settings {
-    /// Reads all configuration and resolves it. `directory` is what `--cwd` says.
+    /// Reads all configuration and resolves it. `directory` is what `--cwd` says, `unsaid` what stands in where no model is
+    /// configured.
     ///
     /// Fails with exit code 2 for a directory that cannot be used, 77 for a missing key, 78 for anything wrong in the
-    /// configuration, and where no model is configured.
+    /// configuration, and where there is no model.
     pub(crate) fn resolve(
         surroundings: &Surroundings,
         directory: Option<&Path>,
         overrides: Overrides,
-    ) -> Result<Self, CliError> {
-        Settings::resolve_or(surroundings, directory, overrides, None)
-    }
-
-    /// The same for work that asks no model: where none is configured, `logged` is taken.
-    pub(crate) fn resolve_or(
-        surroundings: &Surroundings,
-        directory: Option<&Path>,
-        overrides: Overrides,
-        logged: Option<ModelChoice>,
+        unsaid: Unsaid<'_>,
     ) -> Result<Self, CliError> {
         let workspace = surroundings.workspace(directory)?;
         let config = Config::load(surroundings, &workspace, overrides)?;
         let data_home = surroundings.data_home()?;
-        let model = match (&config.values.model, logged) {
-            (Some(name), _) => model::resolve(name, &config, surroundings)?,
-            (None, Some(logged)) => ModelConfig::Logged(logged),
-            (None, None) => return Err(discovery::no_model(&config, &surroundings.environment)),
+        let named = match (&config.values.model, &unsaid) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Unsaid::Named(name)) => name().as_deref().map(asked).transpose()?,
+            (None, Unsaid::Fails | Unsaid::Logged(_)) => None,
+        };
+        let model = match (named, unsaid) {
+            (Some(name), _) => model::resolve(&name, &config, surroundings)?,
+            (None, Unsaid::Logged(Some(logged))) => ModelConfig::Logged(logged),
+            (None, _) => return Err(discovery::no_model(&config, &surroundings.environment)),
         };
         let values = config.values;
         let config_home = surroundings.config_home();
@@ -117,6 +117,22 @@ impl Settings {
         let root = repository_root(&self.workspace).unwrap_or(&self.workspace);
         instructions::load(self.config_home.as_deref(), root, &self.workspace, context_window)
     }
+}
+
+/// What stands in where no model is configured.
+pub(crate) enum Unsaid<'a> {
+    /// Nothing: then it is an error.
+    Fails,
+    /// What a log says of the model, for work that asks none.
+    Logged(Option<ModelChoice>),
+    /// The model of this name, as it is set up now.
+    Named(&'a dyn Fn() -> Option<String>),
+}
+
+/// A model's name as if `--model` had said it.
+pub(crate) fn asked(name: &str) -> Result<Placed<ModelName>, CliError> {
+    let value = name.parse().map_err(CliError::configuration)?;
+    Ok(Placed { value, origin: Origin::Flag("model") })
 }
 
 /// What is to hold the commands of a workspace.

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mainstay_agent::session::entry::{Grant, ModelChoice};
+use mainstay_agent::session::entry::Grant;
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
 use mainstay_tui::{Colours, Host, Left, Options, Prepared, Start};
 
 use crate::args::{ResumeArguments, TurnArguments};
 use crate::choose::{list, session, settings_of_turns};
+use crate::config::Config;
 use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::grants;
 use crate::output::say;
-use crate::settings::{ModelConfig, Settings};
+use crate::settings::ModelConfig;
 use crate::setup::prepared;
 
 /// Opens the interface for a new session.
@@ -63,20 +64,26 @@ fn open(
     start: Start,
     session: Option<&SessionSummary>,
 ) -> Result<ExitCode, CliError> {
-    let settings = match start {
+    let (workspace, model) = match start {
         Start::New | Start::Resume(_) => {
-            settings_of_turns(surroundings, arguments, session, arguments.overrides())?
+            let settings = settings_of_turns(surroundings, arguments, session, arguments.overrides())?;
+            (settings.workspace, model_name(&settings.model))
         }
-        Start::Choose => settings_to_choose(surroundings, arguments)?,
+        // The session that is chosen may go on with its own model, so there need be none as yet.
+        Start::Choose => {
+            let workspace = surroundings.workspace(arguments.cwd.as_deref())?;
+            let model = Config::load(surroundings, &workspace, arguments.overrides())?.values.model;
+            (workspace, model.map(|name| name.value.to_string()).unwrap_or_default())
+        }
     };
     let variable =
         |name: &str| surroundings.environment.get(name).map(|value| value.to_string_lossy().into_owned());
     let program = Program { surroundings: surroundings.clone(), arguments: arguments.clone() };
     let left = mainstay_tui::run(Options {
         start,
-        data_home: settings.data_home.clone(),
-        workspace: settings.workspace.clone(),
-        model: model_name(&settings.model),
+        data_home: surroundings.data_home()?,
+        workspace,
+        model,
         colours: colours(surroundings),
         editor: variable("VISUAL").or_else(|| variable("EDITOR")),
         host: Arc::new(program),
@@ -84,12 +91,6 @@ fn open(
     .map_err(|error| CliError::new(1, format!("the interface failed: {error}")))?;
     say_left(&left);
     Ok(ExitCode::from(left.code))
-}
-
-/// What there is to know before a session is chosen. It may go on with its own model, so there need be none as yet.
-fn settings_to_choose(surroundings: &Surroundings, arguments: &TurnArguments) -> Result<Settings, CliError> {
-    let none = ModelChoice { model: String::new(), api: String::new(), context_window: 0, effort: None };
-    Settings::resolve_or(surroundings, arguments.cwd.as_deref(), arguments.overrides(), Some(none))
 }
 
 /// Which colours the user's terminal is given. Few terminals tell their ground, in `COLORFGBG`, and none is asked: what it

@@ -545,7 +545,7 @@ fn a_session_that_is_out_of_reach_for_a_while_stays_the_session() {
     let _ = fs::remove_dir_all(&session);
     fs::rename(&aside, &session).unwrap();
     tty.type_in("\r");
-    tty.until("an answer", |screen| screen.contains("Second.") || screen.matches("First.").count() > 1);
+    tty.until("the answer", |screen| screen.contains("Second."));
     assert_eq!(fs::read_dir(&sessions).unwrap().count(), 1);
     let prompts = machine.of_kind("user_prompt");
     let texts: Vec<&str> = prompts.iter().map(|prompt| prompt["text"].as_str().unwrap()).collect();
@@ -569,7 +569,7 @@ fn a_session_goes_on_with_its_own_model_where_none_is_configured() {
     let mut again = machine.start(&["resume", id]);
     again.until("the conversation", |screen| screen.contains("First.") && screen.contains("Say what to do"));
     again.type_in("go on\r");
-    again.until("the answer", |screen| screen.matches("First.").count() > 1 || screen.contains("Second."));
+    again.until("the answer", |screen| screen.contains("Second."));
     assert_eq!(machine.of_kind("user_prompt").len(), 2);
 }
 

@@ -6,7 +6,8 @@ use super::{Approve, Durability, Layer, TOOLS};
 use crate::error::CliError;
 
 /// The variables that are read, behind `MAINSTAY_`.
-const KNOWN: [&str; 7] = ["MODEL", "APPROVE", "DURABILITY", "MAX_STEPS", "TOOLS", "CA_CERTIFICATES", "HOME"];
+pub(super) const KNOWN: [&str; 7] =
+    ["MODEL", "APPROVE", "DURABILITY", "MAX_STEPS", "TOOLS", "CA_CERTIFICATES", "HOME"];
 /// What somebody may take for a variable, and how it is said.
 const ELSEWHERE: [(&str, &str); 5] = [
     ("SANDBOX", "--sandbox MODE, or `mode` in [sandbox]"),

@@ -714,5 +714,7 @@ fn the_reference_names_no_key_that_is_not_there() {
         let variables = [(variable, std::ffi::OsString::from("\u{1}"))].into_iter().collect();
         let is_path = key == "ca_certificates";
         assert!(is_path || environment::read(&variables).is_err(), "{variable} is not read");
+        let is_known = environment::KNOWN.iter().any(|known| variable == format!("MAINSTAY_{known}"));
+        assert!(is_known, "{variable} would be taken for a slip");
     }
 }

@@ -31,7 +31,7 @@ impl Machine {
     }
 
     fn resolve(&self) -> Result<Settings, CliError> {
-        Settings::resolve(&self.surroundings, None, Overrides::default())
+        Settings::resolve(&self.surroundings, None, Overrides::default(), Unsaid::Fails)
     }
 
     /// The error, with the temporary directory called `/top`.
@@ -161,7 +161,7 @@ fn an_effort_on_the_command_line_goes_over_that_of_the_model() {
     let machine = Machine::new("model = \"ollama/m\"\n[providers.ollama.models.m]\neffort = \"low\"", &[]);
     for (said, expected) in [(None, "low"), (Some("high"), "high")] {
         let overrides = Overrides { effort: said.map(str::to_owned), ..Overrides::default() };
-        match Settings::resolve(&machine.surroundings, None, overrides).unwrap().model {
+        match Settings::resolve(&machine.surroundings, None, overrides, Unsaid::Fails).unwrap().model {
             ModelConfig::Served(served) => assert_eq!(served.effort.as_deref(), Some(expected)),
             ModelConfig::Script { .. } | ModelConfig::Logged(_) => panic!("it is served"),
         }
@@ -191,7 +191,7 @@ fn certificates_are_read_from_where_they_were_named() {
         let environment =
             [("HOME", home), ("MAINSTAY_CA_CERTIFICATES", variable.into())].into_iter().collect();
         let surroundings = Surroundings { environment, ..machine.surroundings.clone() };
-        match Settings::resolve(&surroundings, None, Overrides::default()).unwrap().model {
+        match Settings::resolve(&surroundings, None, Overrides::default(), Unsaid::Fails).unwrap().model {
             ModelConfig::Served(served) => assert_eq!(served.ca_certificates, expected.as_bytes()),
             ModelConfig::Script { .. } | ModelConfig::Logged(_) => panic!("it is served"),
         }
@@ -322,7 +322,12 @@ fn no_model_at_all_is_a_configuration_error_with_a_line_to_paste() {
 #[test]
 fn a_directory_that_cannot_be_used_is_a_usage_error() {
     let machine = Machine::new("model = \"ollama/m\"", &[]);
-    let error =
-        Settings::resolve(&machine.surroundings, Some(Path::new("gone")), Overrides::default()).unwrap_err();
+    let error = Settings::resolve(
+        &machine.surroundings,
+        Some(Path::new("gone")),
+        Overrides::default(),
+        Unsaid::Fails,
+    )
+    .unwrap_err();
     assert_eq!(error.code, crate::error::USAGE);
 }
