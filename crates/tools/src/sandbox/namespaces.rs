@@ -152,6 +152,12 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// Whether the kernel tells a mount from what is none. Where it does not, everything would look open.
+    pub(super) fn mounts_are_told() -> bool {
+        statx(CWD, "/", AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+            .is_ok_and(|found| found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
     /// Looks at a path.
     pub(super) fn at(path: &Path) -> Self {
         match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
