@@ -621,11 +621,11 @@ pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
         git(root, &["commit", "-q", "--allow-empty", "-m", "first"]);
         git(root, &["worktree", "add", "-q", "linked"]);
         git(root, &["init", "-q", "--template=", "--bare", ".git/modules/module"]);
+        fs::create_dir(root.join("module")).unwrap();
         let module = root.join(".git/modules/module");
         for (key, value) in [("bare", "false"), ("worktree", "../../../module"), ("hooksPath", "hooks")] {
             git(&module, &["config", &format!("core.{key}"), value]);
         }
-        fs::create_dir(root.join("module")).unwrap();
         Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
     });
     assert_eq!(bench.report().await.protected, Protection::Held);
