@@ -10,7 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use mainstay_session::message::FilePath;
 
@@ -55,8 +58,8 @@ pub(crate) struct Continued {
 }
 
 impl Continued {
-    /// What is there now.
-    pub(super) fn now(layout: &Layout) -> Self {
+    /// What is there now. Directories in which nothing has come or gone since they were looked through are not read again.
+    pub(super) fn now(layout: &Layout, folders: &mut Folders) -> Self {
         let mut now = Continued::default();
         for repository in layout.repositories.iter().map(FilePath::as_path) {
             for file in FILES.map(|name| repository.join(name)) {
@@ -66,11 +69,10 @@ impl Continued {
                     Err(_) => drop(now.unseen.insert(file)),
                 }
             }
-            let folders = WRITTEN.map(|name| (name, true)).into_iter().chain(FLAT.map(|name| (name, false)));
-            for (folder, is_deep) in folders.map(|(name, is_deep)| (joined(repository, name), is_deep)) {
-                let mut left = Some(MOST_WRITTEN);
-                now.add_links(&folder, is_deep, &mut left);
-                now.unseen.extend(left.is_none().then_some(folder));
+            let written = WRITTEN.map(|name| (name, true)).into_iter().chain(FLAT.map(|name| (name, false)));
+            for (folder, is_deep) in written.map(|(name, is_deep)| (joined(repository, name), is_deep)) {
+                let is_all = now.add_links(folders, &folder, is_deep, &mut { MOST_WRITTEN });
+                now.unseen.extend((!is_all).then_some(folder));
             }
             let modules = repository.join("modules");
             let (found, is_all) = git::modules_in(&modules);
@@ -80,30 +82,19 @@ impl Continued {
         now
     }
 
-    /// Adds the links in a directory; below it too, if it is to be so, as long as there are entries `left`.
-    fn add_links(&mut self, folder: &Path, is_deep: bool, left: &mut Option<usize>) {
-        if let Err(error) = self.try_add_links(folder, is_deep, left)
-            && !is_missing(&error)
-        {
-            self.unseen.insert(folder.to_owned());
-        }
-    }
-
-    fn try_add_links(&mut self, folder: &Path, is_deep: bool, left: &mut Option<usize>) -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            *left = left.and_then(|left| left.checked_sub(1));
-            if left.is_none() {
-                break;
+    /// Adds the links in a directory; below it too, if it is to be so. Whether there were entries `left` for all of it.
+    fn add_links(&mut self, folders: &mut Folders, folder: &Path, is_deep: bool, left: &mut usize) -> bool {
+        let found = match folders.look(folder, *left, SystemTime::now()) {
+            Ok(Some(found)) => found,
+            Ok(None) => return false,
+            Err(error) => {
+                self.unseen.extend((!is_missing(&error)).then(|| folder.to_owned()));
+                return true;
             }
-            let entry = entry?;
-            let kind = entry.file_type()?;
-            if kind.is_symlink() {
-                self.others.insert(entry.path());
-            } else if kind.is_dir() && is_deep {
-                self.add_links(&entry.path(), is_deep, left);
-            }
-        }
-        Ok(())
+        };
+        *left -= found.entries;
+        self.others.extend(found.links.iter().cloned());
+        !is_deep || found.folders.iter().all(|below| self.add_links(folders, below, is_deep, left))
     }
 
     /// What could not be looked at, or not as a whole.
@@ -126,6 +117,61 @@ impl Continued {
     /// What could be looked at as a whole and cannot any more.
     pub(super) fn hidden<'a>(&'a self, now: &'a Continued) -> impl Iterator<Item = &'a PathBuf> {
         now.unseen.difference(&self.unseen)
+    }
+}
+
+/// What directories held when they were looked through.
+#[derive(Debug, Default)]
+pub(super) struct Folders(BTreeMap<PathBuf, Rc<Folder>>);
+
+#[derive(Debug)]
+struct Folder {
+    /// The device, the number and the time of the last change, which no command can set.
+    stamp: (u64, u64, SystemTime),
+    /// Whether that time was over, so that a further change would have another.
+    is_settled: bool,
+    links: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    entries: usize,
+}
+
+/// How exact the times of changes are: two seconds at worst.
+const SETTLED: Duration = Duration::from_secs(3);
+
+impl Folders {
+    /// What a directory holds `now`; nothing if that is more than `most` entries.
+    fn look(&mut self, path: &Path, most: usize, now: SystemTime) -> io::Result<Option<Rc<Folder>>> {
+        let metadata = fs::metadata(path)?;
+        let changed = Duration::new(
+            u64::try_from(metadata.ctime()).unwrap_or_default(),
+            u32::try_from(metadata.ctime_nsec()).unwrap_or_default(),
+        );
+        let changed = SystemTime::UNIX_EPOCH + changed;
+        let stamp = (metadata.dev(), metadata.ino(), changed);
+        if let Some(known) = self.0.get(path)
+            && known.is_settled
+            && known.stamp == stamp
+        {
+            return Ok((known.entries <= most).then(|| known.clone()));
+        }
+        let is_settled = now.duration_since(changed).is_ok_and(|age| age > SETTLED);
+        let mut folder = Folder { stamp, is_settled, links: Vec::new(), folders: Vec::new(), entries: 0 };
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            folder.entries += 1;
+            if folder.entries > most {
+                return Ok(None);
+            }
+            let kind = entry.file_type()?;
+            if kind.is_symlink() {
+                folder.links.push(entry.path());
+            } else if kind.is_dir() {
+                folder.folders.push(entry.path());
+            }
+        }
+        let folder = Rc::new(folder);
+        self.0.insert(path.to_owned(), folder.clone());
+        Ok(Some(folder))
     }
 }
 
@@ -155,7 +201,33 @@ fn is_exec(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_exec;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory that has just changed is read again, however often; one that is at rest only when something comes or goes.
+    #[test]
+    fn what_comes_is_seen_whether_a_directory_is_known_or_not() -> io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let mut folders = Folders::default();
+        let mut now = SystemTime::now();
+        let mut look = |most, now| folders.look(top.path(), most, now);
+        let links = |found: Option<Rc<Folder>>| found.map(|found| found.links.len());
+        assert_eq!(links(look(9, now)?), Some(0));
+        symlink("x", top.path().join("first"))?;
+        assert_eq!(links(look(9, now)?), Some(1), "within one tick of the clock, perhaps");
+        now += 2 * SETTLED;
+        let known = look(9, now)?;
+        assert_eq!(links(known.clone()), Some(1));
+        assert!(known.zip(look(9, now)?).is_some_and(|(one, other)| Rc::ptr_eq(&one, &other)));
+        assert_eq!(links(look(0, now)?), None);
+        symlink("x", top.path().join("second"))?;
+        assert_eq!(links(look(9, now)?), Some(2));
+        assert_eq!(links(look(1, now)?), None);
+        fs::remove_file(top.path().join("first"))?;
+        assert_eq!(links(look(9, now)?), Some(1));
+        Ok(())
+    }
 
     #[test]
     fn lines_that_run_something_are_known() {

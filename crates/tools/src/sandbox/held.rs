@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::confine::Confinement;
-use super::continued::Continued;
+use super::continued::{Continued, Folders};
 use super::layout::{Layout, SHARED_MEMORY, installed};
 use super::namespaces::{Place, cover, hide};
 use super::sockets::hidden_folders;
@@ -36,6 +36,8 @@ pub(crate) struct Held {
     sockets: BTreeSet<PathBuf>,
     /// What git would go on with, as it was when the command began; none where no command is to be looked after.
     continued: Option<Continued>,
+    /// The directories that were looked through for it.
+    folders: Folders,
     unlooked: Unlooked,
     /// The directory that the temporary one lies in, as it is outside.
     around: Option<OwnedFd>,
@@ -66,10 +68,12 @@ impl Held {
             Way::Plain => false,
         };
         let confinement = Confinement::new(way != Way::Plain, has_own_terminals)?;
-        let report = report(way, &layout);
+        let mut folders = Folders::default();
+        let report = report(way, &layout, &mut folders);
         let unlooked = Unlooked::none().map_err(|error| format!("commands cannot be counted: {error}"))?;
         let continued = None;
-        let held = Held { layout, confinement, way, sockets, continued, unlooked, around, _claim: claim };
+        let held =
+            Held { layout, confinement, way, sockets, continued, folders, unlooked, around, _claim: claim };
         Ok((held, report))
     }
 
@@ -86,7 +90,7 @@ impl Held {
     ///
     /// What cannot be made good here. It may be in a new process.
     pub(crate) fn renew(&mut self, sockets: &[FilePath], is_alone: bool) -> Result<(), String> {
-        let continued = Continued::now(&self.layout);
+        let continued = Continued::now(&self.layout, &mut self.folders);
         self.renew_protected(is_alone)?;
         self.hide_sockets(sockets, is_alone)?;
         self.unlooked.add().map_err(|error| format!("commands cannot be counted: {error}"))?;
@@ -176,7 +180,7 @@ impl Held {
     /// here there is nothing: what has come to be since is the user's.
     pub(crate) fn put_aside(&mut self) -> Vec<Aside> {
         let Some(before) = self.continued.take() else { return Vec::new() };
-        let now = Continued::now(&self.layout);
+        let now = Continued::now(&self.layout, &mut self.folders);
         let mut asides = self.put_absent_aside();
         let planted = before.planted(&now);
         // One that lay behind a link went with it.
@@ -262,10 +266,10 @@ fn became_link(place: &Path) -> String {
     format!("{} is protected and has become a link", place.display())
 }
 
-fn report(way: Way, layout: &Layout) -> SandboxReport {
+fn report(way: Way, layout: &Layout, folders: &mut Folders) -> SandboxReport {
     let (landlock, seccomp) = (sys::landlock_version(), sys::has_seccomp_filters());
     let unseen: Vec<String> =
-        Continued::now(layout).unseen().map(|path| path.display().to_string()).collect();
+        Continued::now(layout, folders).unseen().map(|path| path.display().to_string()).collect();
     let protected = match (layout.protects(), way) {
         _ if layout.is_partly_open || !unseen.is_empty() => Protection::Open,
         (false, _) => Protection::Nothing,
