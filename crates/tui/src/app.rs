@@ -23,13 +23,14 @@ use mainstay_agent::{Approval, ApprovalRequest, Event, Hold};
 use crate::attachments;
 use crate::commands::{self, Command};
 use crate::editor::Editor;
-use crate::highlight::Code;
+use crate::highlight::{Code, plain_code};
 use crate::markdown::Piece;
 use crate::text::Row;
 use crate::transcript::{self, Part};
 
 pub(crate) use approval::{Approving, Choice, Taken};
 pub(crate) use picker::{Choosing, PickKind, Picker};
+use stream::OpenBlock;
 
 /// How long a hint stays at most; the next key and the next turn end it before.
 const HINT: Duration = Duration::from_secs(4);
@@ -303,6 +304,10 @@ pub(crate) struct App {
     pub(crate) jobs: Vec<Job>,
     /// Whether the turn before was cut short with an item in progress.
     pub(crate) is_interrupted: bool,
+    /// The block that is still coming, once its beginning is printed.
+    open_block: Option<OpenBlock>,
+    /// From what length on it is looked at again whether more of it is settled.
+    settles_at: usize,
     hint: Option<(String, Duration)>,
     commits: VecDeque<Commit>,
     last_part: Option<Part>,
@@ -453,10 +458,7 @@ impl App {
     pub(crate) fn committing(&self) -> Vec<Row> {
         let of = |commit: &Commit| match commit {
             Commit::Rows(rows) => rows.clone(),
-            Commit::Code { code, rows, .. } => {
-                let piece = Piece::Code { language: String::new(), code: code.clone() };
-                rows.clone().unwrap_or_else(|| crate::markdown::uncoloured(&piece))
-            }
+            Commit::Code { code, rows, .. } => rows.clone().unwrap_or_else(|| plain_code(code)),
         };
         self.commits.iter().flat_map(of).collect()
     }

@@ -266,10 +266,8 @@ impl Runtime {
         match input {
             Some(Ok(Input::Key(key))) => Some(Msg::Key(key)),
             Some(Ok(Input::Paste(text))) => Some(Msg::Paste(text)),
-            Some(Ok(Input::Resize(columns, rows))) => {
-                self.painter.resized(columns);
-                Some(Msg::Resize(columns, rows))
-            }
+            // What is drawn next looks at the size itself, since this one may be of a moment ago.
+            Some(Ok(Input::Resize(..))) => Some(Msg::Tick),
             Some(Ok(Input::FocusGained | Input::FocusLost | Input::Mouse(_))) => None,
             Some(Err(_)) | None => Some(Msg::Signal(HUNG_UP)),
         }
@@ -318,6 +316,7 @@ impl Runtime {
     fn draw(&mut self) -> io::Result<()> {
         self.draw_at = None;
         self.drawn = Instant::now();
+        self.look_at_size();
         let view = view(&self.app);
         let rows = std::mem::take(&mut self.unprinted);
         if rows.is_empty() {
@@ -326,6 +325,16 @@ impl Runtime {
             self.painter.print(&rows, view)?
         }
         self.painter.title(&self.title())
+    }
+
+    /// Takes in another size that nobody told of yet: the signal comes behind it.
+    fn look_at_size(&mut self) {
+        let Ok((columns @ 1.., rows @ 1..)) = crossterm::terminal::size() else { return };
+        if (columns, rows) != self.app.size {
+            self.painter.resized(columns);
+            let nothing = self.app.update(Msg::Resize(columns, rows), self.begun.elapsed());
+            debug_assert!(nothing.is_empty(), "a size alone asks for nothing");
+        }
     }
 
     fn title(&self) -> String {
