@@ -495,6 +495,81 @@ fn nothing_typed_is_lost_to_a_kill() {
     assert_eq!(again.ended(), 0);
 }
 
+/// A26: who comes back after a crash is told what is open there, can go on with it or leave it, and hears what is asked about.
+#[test]
+fn a_plain_start_names_the_session_that_was_interrupted() {
+    let machine = Machine::new(&json!([
+        {"text": "Begun.", "calls": [plan(["completed", "in_progress", "pending"])]},
+        {"text": "never", "delay_ms": 60_000},
+    ]));
+    let mut killed = machine.start(&["--approve", "all"]);
+    killed.sees("Say what to do");
+    killed.type_in("mend the parser\r");
+    killed.sees("Plan 1/3");
+    // What was sent is a draft until that is seen in the log.
+    let drafts =
+        || fs::read_dir(machine.root.join("data/drafts")).unwrap().map(|entry| entry.unwrap().path());
+    let deadline = Instant::now() + PATIENCE;
+    while drafts().any(|path| path.extension().is_some_and(|ext| ext == "json")) {
+        assert!(Instant::now() < deadline, "the draft stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(killed.pid(), Signal::KILL).unwrap();
+    killed.ended();
+    let mut tty = machine.start(&[]);
+    let opened = tty.sees("goes on with it");
+    assert!(opened.contains("was interrupted here, plan 1/3: “mend the parser”; /resume or"), "{opened}");
+    tty.type_in("/resume\r");
+    tty.sees("Go on with which session?");
+    tty.type_in("\r");
+    let resumed = tty.sees("approve = auto holds now");
+    assert!(resumed.contains("the session was interrupted"), "{resumed}");
+    tty.until("the plan", |screen| screen.contains("Plan 1/3 · interrupted") && screen.contains("Say what"));
+    tty.type_in("/new\r");
+    let anew = tty.until("a new session", |screen| {
+        screen.contains("your next message begins a new session; /resume offers the one before")
+            && !screen.contains("Plan 1/3 · interrupted")
+    });
+    assert!(anew.contains("approve auto"), "{anew}");
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 1);
+    tty.type_in("another thing\r");
+    tty.sees("Plan 1/3");
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
+    tty.type_in("exit\r");
+    assert_eq!(tty.ended(), 0);
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "`exit` was sent to the model");
+
+    let after = machine.start(&[]);
+    after.sees("approve auto");
+    assert!(
+        !after.screen().contains("was interrupted here"),
+        "that one was left in order:\n{}",
+        after.screen()
+    );
+}
+
+/// The models that are configured are offered, with what is known of them; a key that is not set is seen before.
+#[test]
+fn models_are_offered() {
+    let machine = Machine::new(&json!([{"text": "One."}]));
+    let path = machine.root.join("config/mainstay/config.toml");
+    let more = "[providers.far]\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_env = \"FAR_KEY\"\n\
+                [providers.far.models.large]\ncontext_window = 32768\n";
+    fs::write(&path, format!("{}{more}", fs::read_to_string(&path).unwrap())).unwrap();
+    let mut tty = machine.start_with(&[], &[("FAR_KEY", "k")]);
+    tty.sees("approve auto");
+    tty.type_in("/model\r");
+    let offered = tty.sees("Which model answers from here on?");
+    assert!(offered.contains("  far/large  window 32768; configured; FAR_KEY is set"), "{offered}");
+    assert!(offered.contains("(answers now)"), "{offered}");
+    tty.type_in("large\r");
+    tty.sees("far/large answers from here on");
+    tty.type_in("/model lar");
+    tty.sees("▸ far/large");
+    tty.type_in("\x15/quit\r");
+    assert_eq!(tty.ended(), 0);
+}
+
 #[test]
 fn signals_give_the_terminal_back() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
@@ -939,7 +1014,10 @@ fn what_was_done_can_be_taken_back() {
     tty.until("what was undone", idle("removed "));
     assert!(!machine.root.join("work/made.txt").exists());
     tty.type_in("/fork\r");
-    tty.until("the copy", idle("this is the copy"));
+    let copied = tty.until("the copy", idle("this is the copy"));
+    assert!(copied.contains("↶ undone: removed made.txt"), "{copied}");
+    tty.type_in("/undo\r");
+    tty.until("why not", idle("✗ /undo: no change of a file is left to take back"));
     assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
     tty.type_in("/quit\r");
     assert_eq!(tty.ended(), 0);

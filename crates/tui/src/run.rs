@@ -178,6 +178,7 @@ impl Runtime {
             Start::Resume(dir) => id_of(dir).map(|id| id.short().to_owned()),
             Start::New | Start::Choose => None,
         };
+        self.app.session.id.clone_from(&self.session);
         // Who chooses a session gets what was being written in that one.
         if self.options.start != Start::Choose {
             self.adopt()?;
@@ -221,7 +222,7 @@ impl Runtime {
     /// Notes which session is open. A draft that is found with another one does not push away what is being written.
     fn look_at_session(&mut self) -> io::Result<()> {
         let open = &self.app.session.id;
-        if open.is_none() || *open == self.session {
+        if *open == self.session {
             return Ok(());
         }
         self.session.clone_from(open);
@@ -369,6 +370,7 @@ impl Runtime {
             Effect::Cancel => self.shared.cancel(),
             Effect::Colour(code) => self.colour(code),
             Effect::LoadFiles => self.load_files(),
+            Effect::LoadModels => self.load_models(),
             Effect::Edit(text) => self.edit(&text)?,
             Effect::Remember(text) => drop(self.store.remember(&text)),
             Effect::Bell => self.painter.bell()?,
@@ -401,6 +403,15 @@ impl Runtime {
         let look = move || drop(sender.send(Msg::Files(files::list(&workspace))));
         // Without a thread there are no completions.
         let _ = std::thread::Builder::new().name("files".to_owned()).spawn(look);
+    }
+
+    fn load_models(&self) {
+        let (sender, host) = (self.sender.clone(), self.options.host.clone());
+        let workspace = self.app.session.workspace.clone();
+        let look = move || drop(sender.send(Msg::Models(host.models(&workspace))));
+        if let Err(error) = std::thread::Builder::new().name("models".to_owned()).spawn(look) {
+            let _ = self.sender.send(Msg::Models(Err(format!("the models cannot be listed: {error}"))));
+        }
     }
 
     fn look_at_branch(&self) {

@@ -679,3 +679,60 @@ fn a_mark_without_an_end_holds_a_paragraph_up_for_some_screens_only() {
     assert_eq!(rows, streamed(&text, 80, usize::MAX).0);
     assert!(most <= 60, "{most}");
 }
+
+/// `/model` offers what is configured, and its name is completed; nothing is looked for on the way of a key.
+#[test]
+fn a_model_is_chosen_from_those_that_are_configured() {
+    let offers = || {
+        ["local/qwen3-coder", "far/other"]
+            .map(|name| ModelOffer { name: name.to_owned(), about: "window 9".to_owned() })
+    };
+    let mut desk = Desk::new(80, 24);
+    desk.write("/model").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["LoadModels"]);
+    desk.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Enter);
+    assert_eq!(desk.app.hint(), Some("it answers already"));
+    desk.write("/model").key(KeyCode::Enter);
+    desk.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Down).key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["LoadModels", r#"Do(Model("far/other"))"#]);
+
+    let mut typed = Desk::new(80, 24);
+    typed.write("/model oth");
+    assert_eq!(typed.asked(), ["LoadModels"], "once");
+    typed.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Tab).key(KeyCode::Enter);
+    assert_eq!(typed.asked(), [r#"Do(Model("far/other"))"#]);
+
+    let mut none = Desk::new(80, 24);
+    none.write("/model").key(KeyCode::Enter).send(Msg::Models(Ok(Vec::new())));
+    assert!(none.printed().contains("no other model is configured"));
+    none.write("/model").key(KeyCode::Enter).send(Msg::Models(Err("the configuration is wrong".to_owned())));
+    assert!(none.printed().contains("✗ the configuration is wrong"));
+
+    let mut working = Desk::working(80, 24);
+    working.effects.clear();
+    working.write("/model").key(KeyCode::Enter);
+    assert_eq!(working.asked(), Vec::<String>::new());
+}
+
+/// Who leaves other programs so leaves this one; in a sentence the word is a word.
+#[test]
+fn exit_and_quit_alone_leave() {
+    for (text, effect) in [
+        ("exit", "Quit(0)"),
+        ("quit", "Quit(0)"),
+        ("exit now", r#"Do(Prompt { text: "exit now", images: [] })"#),
+    ] {
+        let mut desk = Desk::new(80, 24);
+        desk.write(text).key(KeyCode::Enter);
+        assert_eq!(desk.asked(), [effect], "{text}");
+    }
+}
+
+#[test]
+fn a_new_session_is_asked_for() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("/new").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["Do(New)"]);
+    desk.tell(Told::Opened(Box::default())).tell(idle(1));
+    assert_eq!((desk.app.session.id.clone(), desk.app.work.is_some()), (None, false));
+}
