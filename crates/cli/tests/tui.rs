@@ -427,6 +427,105 @@ fn a_resize_in_the_middle_of_a_turn() {
     assert!(done.contains("One."), "{done}");
 }
 
+/// The program in tmux, which breaks its lines anew when its window gets another size.
+struct Tmux<'a>(&'a Machine);
+
+impl<'a> Tmux<'a> {
+    /// Starts the program in a window of 80 by 24; none where there is no tmux.
+    fn start(machine: &'a Machine) -> Option<Self> {
+        let tmux = Tmux(machine);
+        let begun = tmux.command(&["new-session", "-d", "-x", "80", "-y", "24", "-s", "s", MAINSTAY]);
+        match begun {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            begun => assert!(begun.unwrap().status.success()),
+        }
+        tmux.command(&["set", "-g", "status", "off"]).unwrap();
+        Some(tmux)
+    }
+
+    fn command(&self, arguments: &[&str]) -> std::io::Result<std::process::Output> {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.0.root.join("tmux")).args(["-f", "/dev/null"]).args(arguments);
+        self.0.equip(&mut command).stdin(Stdio::null()).output()
+    }
+
+    /// Waits until the scrollback and the screen together hold what is expected.
+    #[track_caller]
+    fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.command(&["capture-pane", "-t", "s", "-p", "-S", "-"]).unwrap().stdout;
+            let shown = String::from_utf8(shown).unwrap();
+            if is_there(&shown) {
+                return shown;
+            }
+            assert!(Instant::now() < deadline, "no {what} in:\n{shown}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Tmux<'_> {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]);
+    }
+}
+
+/// However the window is resized in the middle of an answer, slowly or at once, the scrollback holds the conversation once,
+/// and the live area is where it is seen and nowhere else.
+#[test]
+fn a_resize_leaves_nothing_in_the_scrollback() {
+    let items = plan(["in_progress", "pending", "pending"]);
+    let call = json!({"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "todo_write", "arguments": items["arguments"].to_string()}});
+    let event = |delta: Value, finish: Value| {
+        json!({"choices": [{"delta": delta, "finish_reason": finish}]}).to_string()
+    };
+    let first = [
+        event(
+            json!({"content": (0..20).map(|n| format!("Paragraph {n}.\n\n")).collect::<String>()}),
+            Value::Null,
+        ),
+        event(json!({"tool_calls": [call]}), json!("tool_calls")),
+    ];
+    let words: String = (0..300).map(|n| format!("word{n:03} ")).collect();
+    let code: String =
+        (0..60).map(|n| format!("let line{n:03} = next(&mut state, options, more, and, more)?;\n")).collect();
+    let second = [event(json!({"content": format!("{words}\n\n```rust\n{code}")}), Value::Null)];
+    let stalls = Reply::chat_stream(second.iter().map(String::as_str));
+    let size = stalls.body().len();
+    let stalls = stalls.stall_after(size - "data: [DONE]\n\n".len());
+    let server = Served::start(vec![Reply::chat_stream(first.iter().map(String::as_str)), stalls]);
+    let machine = Machine::new(&json!([]));
+    machine.use_server(&server.base_url, "");
+    let Some(tmux) = Tmux::start(&machine) else { return };
+    tmux.until("the interface", |shown| shown.contains("approve auto"));
+    tmux.command(&["send-keys", "-t", "s", "begin", "Enter"]).unwrap();
+    tmux.until("the stream", |shown| shown.contains("line059"));
+    let resize = |columns: &str, rows: &str| {
+        tmux.command(&["resize-window", "-t", "s", "-x", columns, "-y", rows]).unwrap();
+    };
+    for pause in [0, 600] {
+        for (columns, rows) in
+            [("40", "24"), ("100", "30"), ("60", "12"), ("40", "10"), ("120", "40"), ("80", "24")]
+        {
+            resize(columns, rows);
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+    }
+    tmux.command(&["send-keys", "-t", "s", "Escape"]).unwrap();
+    let all = tmux.until("the end", |shown| {
+        shown.contains("cancelled; what was done stays") && shown.contains("Say what to do")
+    });
+    let once = |part: String| assert_eq!(all.matches(&part).count(), 1, "{part} in:\n{all}");
+    for part in ["› begin", "new plan 0/3", "Plan 0/3", "Item 1", "Say what to do", "approve auto"] {
+        once(part.to_owned());
+    }
+    (0..20).for_each(|n| once(format!("Paragraph {n}.")));
+    (0..300).for_each(|n| once(format!("word{n:03}")));
+    (0..60).for_each(|n| once(format!("line{n:03}")));
+}
+
 /// A paste of 1 MB: shown as one thing at once, sent whole.
 #[test]
 fn a_paste_of_a_megabyte() {

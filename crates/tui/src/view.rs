@@ -63,9 +63,8 @@ pub(crate) fn view(app: &App) -> View {
     left -= activity.len();
     let queue = queue(app, columns, left.min(QUEUED));
     left -= queue.len();
-    // The less stands here that is in the scrollback later, the less a smaller screen leaves there of it.
-    let most = if plan.is_empty() { screen / 3 } else { (screen / 2).saturating_sub(plan.len()) };
-    let stream = stream(app, columns, left.min(most.max(3)));
+    let below = [&plan, activity, &queue, &bottom.rows, &completion, &status];
+    let stream = stream(app, columns, left.min(stream_rows(below, columns, screen)));
     left -= stream.len();
     let mut rows: Vec<Line<'static>> = Vec::new();
     // What is on its way to the scrollback brings its own distance.
@@ -80,6 +79,17 @@ pub(crate) fn view(app: &App) -> View {
     rows.extend(completion);
     rows.extend(status);
     drawn(rows, cursor, columns, screen)
+}
+
+/// How many rows what is being said takes at most, above these: so many that a terminal that becomes half as wide, and breaks
+/// all rows anew, has room for the whole live area. What has none ends up in the scrollback, where it is no part of the
+/// conversation.
+fn stream_rows(below: [&[Line<'static>]; 6], columns: usize, screen: usize) -> usize {
+    let broken = |line: &Line<'static>| if line.width() * 2 > columns { 2 } else { 1 };
+    let taken: usize = below.into_iter().flatten().map(broken).sum();
+    // A small one is seldom made smaller.
+    let least = if screen < 12 { 3 } else { 2 };
+    (screen.saturating_sub(taken + 1) / 2).max(least)
 }
 
 /// Whether the user only looks on. There is no cursor then: a terminal that is made smaller keeps what is above the cursor,
