@@ -647,6 +647,23 @@ fn a_plain_start_names_the_session_that_was_interrupted() {
     );
 }
 
+/// A command that waited for an answer when its agent died was not run, and the session that goes on says so.
+#[test]
+fn a_command_that_waited_for_an_answer_was_not_run() {
+    let machine = Machine::new(&json!([{"calls": [bash("touch ran")]}]));
+    let mut killed = machine.start(&["--sandbox", "off"]);
+    killed.sees("Say what to do");
+    killed.type_in("begin\r");
+    killed.sees("Run this command?");
+    kill_process(killed.pid(), Signal::KILL).unwrap();
+    killed.ended();
+    let tty = machine.start(&["resume", "--last"]);
+    let shown = tty.sees("approve = auto holds now");
+    assert!(shown.contains("! bash touch ran: it was not run"), "{shown}");
+    assert!(shown.contains("The command had not been started."), "{shown}");
+    assert!(!machine.root.join("work/ran").exists());
+}
+
 /// The models that are configured are offered, with what is known of them; a key that is not set is seen before.
 #[test]
 fn models_are_offered() {

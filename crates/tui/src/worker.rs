@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
 use mainstay_agent::session::log::{RewindTo, SessionSummary, whole_conversation};
 use mainstay_agent::session::message::Ended;
+use mainstay_agent::tools::ToolKind;
 use mainstay_agent::undo::{UndoError, Undone, undo};
 use mainstay_agent::{
     Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Hold, Notifier, Prompt, Resumed,
@@ -565,7 +566,17 @@ impl Worker {
             )));
         }
         for (open, result) in &resumed.closed {
-            let what = if open.has_ended { "its result is lost" } else { "it was in flight" };
+            let is_command = self
+                .setup
+                .iter()
+                .flat_map(|setup| &setup.tools)
+                .any(|tool| tool.kind() == ToolKind::Command && tool.spec().name == open.call.name);
+            let what = match &open.intent {
+                _ if open.has_ended => "its result is lost",
+                // What is about to run is logged before, so this waited for an answer, or for its turn.
+                None if is_command => "it was not run",
+                Some(_) | None => "it was in flight",
+            };
             rows.push(transcript::warning(&format!("{}: {what}", transcript::call_words(&open.call))));
             rows.extend(transcript::call_detail(&open.call, result).into_iter().skip(1).take(8));
         }
