@@ -247,7 +247,8 @@ impl App {
             }
             None => {}
         }
-        self.settles_at = self.stream.len() + columns;
+        // The longer it is, the longer it takes to read.
+        self.settles_at = self.stream.len() + columns.max(self.stream.len() / 8);
     }
 
     /// Prints the rows that a part of a paragraph fills, and keeps the one that it begins.
