@@ -1,142 +1,26 @@
 //! The program as its user meets it: what it prints where, how it ends, and what it leaves.
-//!
-//! Each test has a machine of its own: a home, a configuration, sessions and a workspace in a temporary folder, and an
-//! environment with nothing else in it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod common;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use mainstay_testkit::wire::{Reply, WireServer, closed_port};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
-const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Machine {
-    _dir: tempfile::TempDir,
-    root: PathBuf,
-}
-
-/// How a run came out.
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
-    }
-}
-
-impl Ran {
-    /// Asserts the exit code and what stands on stderr.
-    #[track_caller]
-    fn failed(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}{}", self.out, self.err);
-        for part in parts {
-            assert!(self.err.contains(part), "no {part:?} in:\n{}", self.err);
-        }
-        assert_eq!(self.out, "");
-    }
-}
+use common::{MAINSTAY, Machine, Ran, bash, ended, say};
 
 impl Machine {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        let machine = Machine { _dir: dir, root };
-        for name in ["home", "config/mainstay", "work"] {
-            fs::create_dir_all(machine.root.join(name)).unwrap();
-        }
-        machine
-    }
-
-    fn work(&self, name: &str) -> PathBuf {
-        self.root.join("work").join(name)
-    }
-
-    fn configure(&self, text: &str) {
-        fs::write(self.root.join("config/mainstay/config.toml"), text).unwrap();
-    }
-
-    /// Gives a program this machine's surroundings.
-    fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.root.join("home"))
-            .env("MAINSTAY_HOME", self.root.join("data"))
-            .env("XDG_CONFIG_HOME", self.root.join("config"))
-            .current_dir(self.root.join("work"))
-            .stdin(Stdio::null())
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(MAINSTAY);
-        self.equip(&mut command).args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.command(arguments).output().unwrap().into()
-    }
-
-    fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
-        let mut command = self.command(arguments);
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        child.wait_with_output().unwrap().into()
-    }
-
-    /// Starts a run and keeps its output for later.
-    fn start(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    /// Makes answers the configured model.
-    fn script(&self, answers: Value) {
-        let file = self.root.join("script.json");
-        fs::write(&file, answers.to_string()).unwrap();
-        self.configure(&format!("model = \"script:{}\"\napprove = \"all\"\n", file.display()));
-    }
-
-    fn wait_for(&self, name: &str) {
-        let begun = Instant::now();
-        while !self.work(name).exists() {
-            assert!(begun.elapsed() < PATIENCE, "{name} did not appear");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// The folders of all sessions, the oldest first.
-    fn sessions(&self) -> Vec<PathBuf> {
-        let Ok(names) = fs::read_dir(self.root.join("data/sessions")) else { return Vec::new() };
-        let mut dirs: Vec<PathBuf> = names.map(|name| name.unwrap().path()).collect();
-        dirs.sort();
-        dirs
-    }
-
     fn log(&self) -> PathBuf {
         let [session] = <[PathBuf; 1]>::try_from(self.sessions()).unwrap();
         session.join("0001.jsonl")
-    }
-
-    /// All entries of the one session; each line must be whole.
-    fn entries(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.log()).unwrap();
-        assert!(text.ends_with('\n'));
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     fn id(&self) -> String {
@@ -144,20 +28,8 @@ impl Machine {
     }
 }
 
-fn bash(command: &str) -> Value {
-    json!({"calls": [{"name": "bash", "arguments": {"command": command}}]})
-}
-
-fn say(text: &str) -> Value {
-    json!({"text": text})
-}
-
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
-}
-
-fn ended(child: Child) -> Ran {
-    child.wait_with_output().unwrap().into()
 }
 
 #[test]
@@ -390,8 +262,8 @@ fn a_place_that_cannot_hold_sessions_is_said() {
     let program = machine.root.join("mainstay");
     fs::copy(MAINSTAY, &program).unwrap();
     fs::set_permissions(&machine.root, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new("setpriv");
-    machine.equip(&mut command).args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let as_other = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let mut command = machine.program(Path::new("setpriv"), &as_other);
     let Ok(output) = command.arg(program).args(["exec", "x"]).output() else { return };
     Ran::from(output).failed(1, &["cannot create a session", &data, "Permission denied", "MAINSTAY_HOME"]);
 }
@@ -708,8 +580,8 @@ fn a_full_disk_is_said_and_leaves_a_readable_log() {
         {"text": long, "calls": [{"name": "bash", "arguments": {"command": "touch sentinel"}}]},
         say("two"),
     ]));
-    let mut command = Command::new("bash");
-    machine.equip(&mut command).args(["-c", "ulimit -f 64; exec \"$0\" \"$@\"", MAINSTAY, "exec", "x"]);
+    let limited = ["-c", "ulimit -f 64; exec \"$0\" \"$@\"", MAINSTAY, "exec", "x"];
+    let mut command = machine.program(Path::new("bash"), &limited);
     let ran = Ran::from(command.output().unwrap());
     ran.failed(
         1,

@@ -113,9 +113,11 @@ fn there_is_a_manual_page_for_each_command() {
         ("mainstay-exec", "output\\-schema"),
         ("mainstay-sessions-rm", "trash"),
         ("mainstay-undo", "entry"),
+        ("mainstay-undo", ".SH NOTES\nOnly changes by `write` and `edit`"),
+        ("mainstay", ".SH EXAMPLES\n.nf\n  mainstay "),
     ] {
         let text = fs::read_to_string(machine.work(&format!("man1/{page}.1"))).unwrap();
-        assert!(text.contains(".TH") && text.contains(part), "{page}:\n{text}");
+        assert!(text.contains(".TH") && text.contains(part) && !text.contains("EXTRA"), "{page}:\n{text}");
     }
     machine.run(&["man", "gone"]).failed(2, &["cannot write pages to", "gone", "name a directory"]);
 }

@@ -1,51 +1,21 @@
 //! Sessions as their user moves, copies, finds and mends them, with the real program.
-//!
-//! Each test has a machine of its own, as in `binary.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use mainstay_agent::session::entry::{Body, Entry, When};
 use mainstay_agent::session::line;
 use serde_json::{Value, json};
 
-const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
-
-struct Machine {
-    _dir: tempfile::TempDir,
-    root: PathBuf,
-}
-
-/// How a run came out.
-#[derive(Debug)]
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
-    }
-}
+use common::{Machine, Ran, say};
 
 impl Ran {
-    /// Asserts the exit code and what stands on stderr.
-    #[track_caller]
-    fn failed(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}{}", self.out, self.err);
-        for part in parts {
-            assert!(self.err.contains(part), "no {part:?} in:\n{}", self.err);
-        }
-        assert_eq!(self.out, "");
-    }
-
     /// Asserts that it did what it was to do, and what it printed.
     #[track_caller]
     fn did(&self, parts: &[&str]) {
@@ -57,52 +27,8 @@ impl Ran {
 }
 
 impl Machine {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        let machine = Machine { _dir: dir, root };
-        for name in ["home", "config/mainstay", "work"] {
-            fs::create_dir_all(machine.root.join(name)).unwrap();
-        }
-        machine
-    }
-
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
-    }
-
-    /// Makes answers the configured model.
-    fn script(&self, answers: Value) {
-        let file = self.root.join("script.json");
-        fs::write(&file, answers.to_string()).unwrap();
-        let text = format!("model = \"script:{}\"\napprove = \"all\"\n", file.display());
-        fs::write(self.root.join("config/mainstay/config.toml"), text).unwrap();
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(MAINSTAY);
-        command
-            .env_clear()
-            .env("HOME", self.path("home"))
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("MAINSTAY_HOME", self.path("data"))
-            .env("PATH", "/usr/bin:/bin")
-            .current_dir(self.path("work"))
-            .args(arguments);
-        command
-    }
-
-    #[track_caller]
-    fn run(&self, arguments: &[&str]) -> Ran {
-        self.command(arguments).output().unwrap().into()
-    }
-
-    /// The folders of all sessions, the oldest first.
-    fn sessions(&self) -> Vec<PathBuf> {
-        let Ok(names) = fs::read_dir(self.path("data/sessions")) else { return Vec::new() };
-        let mut dirs: Vec<PathBuf> = names.map(|name| name.unwrap().path()).collect();
-        dirs.sort();
-        dirs
     }
 
     /// The short id of the session in a folder.
@@ -137,10 +63,6 @@ impl Machine {
     fn history(&self, id: &str) -> String {
         self.run(&["history", id]).out
     }
-}
-
-fn say(text: &str) -> Value {
-    json!({"text": text})
 }
 
 /// A plan write, one character an item.

@@ -35,4 +35,4 @@ pub use http::Route;
 pub use model::{Attempt, Delta, Encoded, Model};
 pub use responses::ResponsesModel;
 pub use script::{ScriptError, ScriptModel};
-pub use settings::{ModelSettings, Secret, SettingsError, TextCallRule, TextCalls};
+pub use settings::{ModelSettings, Secret, SettingsError, TextCallRule, TextCalls, is_proxy};

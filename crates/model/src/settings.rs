@@ -130,6 +130,13 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// Whether requests can go over what a variable such as `HTTPS_PROXY` says. Where they cannot, they would go without it.
+pub fn is_proxy(value: &str) -> bool {
+    let value = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+    let schemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+    Url::parse(&value).is_ok_and(|url| schemes.contains(&url.scheme()) && url.has_host())
+}
+
 /// The setting `text_calls`: whether an answer that is nothing but a call written as text is a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextCalls {

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod common;
+
 use mainstay_model::chat::decode::ChatDecoder;
 use mainstay_model::decoder::{Close, Feed, Progress};
-use mainstay_model::{Attempt, Delta};
+use mainstay_model::Attempt;
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use common::answers::{self, class, text};
 
 #[test]
 fn text_reasoning_and_usage_come_out_in_order() {
@@ -492,40 +496,12 @@ fn stream(chunks: &[Value]) -> Attempt {
     decode_all_ways((body + "data: [DONE]\n\n").as_bytes())
 }
 
-/// Decodes a body in one piece, in single bytes and cut once at every place, which must make no difference.
 fn decode_all_ways(body: &[u8]) -> Attempt {
-    let whole = decode(&[body]);
-    assert_eq!(decode(&body.chunks(1).collect::<Vec<_>>()), whole, "in single bytes");
-    for at in 0..body.len() {
-        let (start, end) = body.split_at(at);
-        assert_eq!(decode(&[start, end]), whole, "cut at byte {at}");
-    }
-    whole.0
+    answers::decode_all_ways::<ChatDecoder>(body)
 }
 
 fn decode(pieces: &[&[u8]]) -> (Attempt, String) {
-    let mut feed = Feed::new(ChatDecoder::default());
-    let mut shown = String::new();
-    let mut show = |delta: Delta<'_>| match delta {
-        Delta::Text(text) | Delta::Reasoning(text) => shown.push_str(text),
-        Delta::CallStarted(name) => shown.push_str(&format!("[{name}]")),
-    };
-    for piece in pieces {
-        feed.push(piece, &mut show);
-    }
-    let attempt = feed.close(Close::End, &mut show);
-    (attempt, shown)
-}
-
-fn class(attempt: &Attempt) -> Option<ErrorClass> {
-    match &attempt.ended {
-        Ended::Failed { class, .. } => Some(*class),
-        Ended::Complete | Ended::Cancelled => None,
-    }
-}
-
-fn text(text: &str) -> Content {
-    Content::Text { text: text.to_owned() }
+    answers::decode::<ChatDecoder>(pieces)
 }
 
 fn called(id: &str, name: &str, arguments: &str) -> Content {

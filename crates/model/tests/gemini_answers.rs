@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+mod common;
+
 use std::time::Duration;
 
 use mainstay_model::decoder::{Close, Feed, Progress};
 use mainstay_model::gemini::decode::GeminiDecoder;
-use mainstay_model::{Attempt, Delta};
+use mainstay_model::Attempt;
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use common::answers::{self, class, text};
 
 #[test]
 fn thoughts_text_calls_and_usage_come_out_in_order() {
@@ -355,36 +359,12 @@ fn stream(chunks: &[Value]) -> Attempt {
     decode_all_ways(body.as_bytes())
 }
 
-/// Decodes a body in one piece, in single bytes and cut once at every place, which must make no difference.
 fn decode_all_ways(body: &[u8]) -> Attempt {
-    let whole = decode(&[body]);
-    assert_eq!(decode(&body.chunks(1).collect::<Vec<_>>()), whole, "in single bytes");
-    for at in 0..body.len() {
-        let (start, end) = body.split_at(at);
-        assert_eq!(decode(&[start, end]), whole, "cut at byte {at}");
-    }
-    whole.0
+    answers::decode_all_ways::<GeminiDecoder>(body)
 }
 
 fn decode(pieces: &[&[u8]]) -> (Attempt, String) {
-    let mut feed = Feed::new(GeminiDecoder::default());
-    let mut shown = String::new();
-    let mut show = |delta: Delta<'_>| match delta {
-        Delta::Text(text) | Delta::Reasoning(text) => shown.push_str(text),
-        Delta::CallStarted(name) => shown.push_str(&format!("[{name}]")),
-    };
-    for piece in pieces {
-        feed.push(piece, &mut show);
-    }
-    let attempt = feed.close(Close::End, &mut show);
-    (attempt, shown)
-}
-
-fn class(attempt: &Attempt) -> Option<ErrorClass> {
-    match &attempt.ended {
-        Ended::Failed { class, .. } => Some(*class),
-        Ended::Complete | Ended::Cancelled => None,
-    }
+    answers::decode::<GeminiDecoder>(pieces)
 }
 
 fn message(attempt: &Attempt) -> &str {
@@ -392,10 +372,6 @@ fn message(attempt: &Attempt) -> &str {
         Ended::Failed { message, .. } => message,
         Ended::Complete | Ended::Cancelled => "",
     }
-}
-
-fn text(text: &str) -> Content {
-    Content::Text { text: text.to_owned() }
 }
 
 fn thought(text: &str, opaque: Option<&str>) -> Content {

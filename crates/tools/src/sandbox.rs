@@ -11,9 +11,10 @@
 mod git;
 mod configuration;
 mod layout;
-mod continued;
 mod blame;
 mod temporary;
+#[cfg(target_os = "linux")]
+mod continued;
 #[cfg(target_os = "linux")]
 mod syscalls;
 #[cfg(target_os = "linux")]

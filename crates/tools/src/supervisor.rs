@@ -110,23 +110,43 @@ pub struct Supervisor {
 #[derive(Debug, Default)]
 struct Company {
     running: usize,
-    /// Whether one was let go without its end being seen, or left something, so that nobody knows what is whose.
+    /// Whether the end of one was not seen, or processes of it run on, so that nobody knows what is whose.
     is_doubtful: bool,
+    /// How many have made what could not be moved.
+    stuck: u64,
+    /// Of how many of those a later look has found nothing any more.
+    settled: u64,
+}
+
+/// What is known of the end of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It never began.
+    NotBegun,
+    /// Nobody has seen it, or processes run on.
+    Unseen,
+    /// It has ended, and something is where nothing may be.
+    Stuck,
+    /// It has ended, and nothing is.
+    Clean,
 }
 
 /// That a command runs, or is about to.
 #[derive(Debug)]
 struct Presence {
     company: Arc<Mutex<Company>>,
-    /// Whether it had ended and left nothing, or never begun, when this was dropped.
-    is_over: bool,
+    /// How many had made what could not be moved when this began: the look at its end comes after them.
+    stuck_before: u64,
+    /// What is known of its end when this is dropped.
+    end: End,
 }
 
 impl Presence {
     /// Counts one more.
     fn of(company: &Arc<Mutex<Company>>) -> Self {
-        lock(company).running += 1;
-        Presence { company: company.clone(), is_over: true }
+        let mut all = lock(company);
+        all.running += 1;
+        Presence { company: company.clone(), stuck_before: all.stuck, end: End::NotBegun }
     }
 
     /// Whether no other command runs.
@@ -137,7 +157,7 @@ impl Presence {
     /// Whether, moreover, none can have left anything since it was last looked.
     fn is_alone(&self) -> bool {
         let all = lock(&self.company);
-        all.running == 1 && !all.is_doubtful
+        all.running == 1 && !all.is_doubtful && all.settled == all.stuck
     }
 }
 
@@ -145,7 +165,12 @@ impl Drop for Presence {
     fn drop(&mut self) {
         let mut all = lock(&self.company);
         all.running -= 1;
-        all.is_doubtful |= !self.is_over;
+        match self.end {
+            End::NotBegun => {}
+            End::Unseen => all.is_doubtful = true,
+            End::Stuck => all.stuck += 1,
+            End::Clean => all.settled = all.settled.max(self.stuck_before),
+        }
     }
 }
 
@@ -184,9 +209,13 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Whether nothing of it is there that could make, or is, what must not be there.
-    fn left_nothing(&self) -> bool {
-        self.stuck == 0 && !self.asides.iter().any(|aside| matches!(aside.fate, Fate::Stuck(_)))
+    /// Whether anything of it is there that could make, or is, what must not be there.
+    fn end(&self) -> End {
+        match self.asides.iter().any(|aside| matches!(aside.fate, Fate::Stuck(_))) {
+            _ if self.stuck > 0 => End::Unseen,
+            true => End::Stuck,
+            false => End::Clean,
+        }
     }
 }
 
@@ -295,7 +324,7 @@ impl Supervisor {
         // If it is dropped here, the connection ends, and with it the command, which waits.
         intent(begun.process).map_err(RunError::Intent)?;
         let mut running = begun.running;
-        running.presence.is_over = false;
+        running.presence.end = End::Unseen;
         mainstay_session::failpoint::pass("command.go")?;
         running.connection.send(&Order::Go).await.map_err(|error| RunError::lost(&error))?;
         Ok(running)
@@ -404,7 +433,10 @@ impl Supervisor {
         if Arc::ptr_eq(&current, cell) {
             *current = Arc::default();
             let mut company = lock(&self.company);
-            company.is_doubtful &= company.running > 1;
+            if company.running <= 1 {
+                company.is_doubtful = false;
+                company.settled = company.stuck;
+            }
         }
     }
 
@@ -710,7 +742,7 @@ impl Running {
     ) -> Result<Finished, RunError> {
         let Running { connection, printed, presence } = self;
         let finished = connection.attend(timeout, cancel, printed, &mut output).await;
-        presence.is_over = finished.as_ref().is_ok_and(Finished::left_nothing);
+        presence.end = finished.as_ref().map_or(End::Unseen, Finished::end);
         finished.map_err(|error| RunError::lost(&error))
     }
 }

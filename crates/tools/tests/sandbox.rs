@@ -204,6 +204,8 @@ const CASES: &[(&str, Case)] = cases![
         a_job_meets_the_new_mount,
         what_comes_to_be_outside_is_kept,
         a_weaker_sandbox_is_asked_about,
+        where_mounts_are_not_told_none_are_made,
+        a_git_that_commands_may_write_is_not_asked,
         sockets_are_hidden_whatever_their_names_are,
         sockets_that_come_later_are_hidden,
         what_cannot_be_moved_aside_is_said,

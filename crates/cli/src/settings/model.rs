@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_agent::Prices;
-use mainstay_agent::model::TextCalls;
+use mainstay_agent::model::{TextCalls, is_proxy};
 use mainstay_agent::session::entry::ModelChoice;
 use mainstay_agent::tools::bounded;
 
@@ -90,11 +90,33 @@ pub(super) fn resolve(
             let provider = Provider::find(provider, name, config)?;
             let key = provider.key(&surroundings.environment)?;
             let ca_certificates = provider.certificates(config, &surroundings.current_dir)?;
+            if !provider.base_url.is_loopback() {
+                check_proxies(&surroundings.environment)?;
+            }
             let effort = config.values.effort.clone();
             let served = provider.serve(model, effort)?;
             Ok(ModelConfig::Served(Box::new(ServedModel { key, ca_certificates, ..served })))
         }
     }
+}
+
+/// The variables that name proxies, each in the two ways that count; the first that is set does.
+const PROXIES: [[&str; 2]; 3] =
+    [["HTTPS_PROXY", "https_proxy"], ["HTTP_PROXY", "http_proxy"], ["ALL_PROXY", "all_proxy"]];
+
+/// Refuses what names no proxy: requests would go past the one that was meant. What it says may hold a password.
+fn check_proxies(environment: &Environment) -> Result<(), CliError> {
+    let set = |name: &&str| environment.get(name).map(|value| (name.to_string(), value.to_owned()));
+    let of_each = PROXIES.iter().filter_map(|names| names.iter().find_map(set));
+    for (name, value) in of_each {
+        if !value.to_str().is_some_and(is_proxy) {
+            let why = format!("the variable {name} does not name a proxy");
+            return Err(CliError::configuration(why)
+                .hint("write it as http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT")
+                .hint(format!("or take it away: unset {name}")));
+        }
+    }
+    Ok(())
 }
 
 /// A model as it would be asked, for whoever chooses one.

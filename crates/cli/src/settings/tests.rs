@@ -331,3 +331,29 @@ fn a_directory_that_cannot_be_used_is_a_usage_error() {
     .unwrap_err();
     assert_eq!(error.code, crate::error::USAGE);
 }
+
+#[test]
+fn a_variable_that_names_no_proxy_is_said_without_what_it_holds() {
+    let of = |model: &str, name: &str, value: &str| {
+        let key = ("OPENAI_API_KEY", "private");
+        Machine::new(&format!("model = \"{model}/m\""), &[key, (name, value)])
+    };
+    for (name, value) in [
+        ("HTTPS_PROXY", "ftp://proxy.test:21"),
+        ("https_proxy", "me:private@proxy test"),
+        ("HTTP_PROXY", "http://:8080"),
+        ("all_proxy", "file:///proxy"),
+    ] {
+        let (code, text) = of("openai", name, value).error();
+        assert_eq!(code, error::CONFIGURATION);
+        assert!(text.contains(&format!("the variable {name} does not name a proxy")), "{text}");
+        assert!(text.contains(&format!("unset {name}")) && !text.contains(value), "{text}");
+        assert!(
+            of("ollama", name, value).resolve().is_ok(),
+            "no proxy is asked for a server on this machine"
+        );
+    }
+    for value in ["proxy.test:3128", "http://me:private@proxy.test", "socks5h://[::1]:1080", ""] {
+        assert!(of("openai", "HTTPS_PROXY", value).resolve().is_ok(), "{value}");
+    }
+}

@@ -10,6 +10,7 @@
 )]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -138,17 +139,32 @@ impl Machine {
         }
     }
 
-    /// All entries of the one session.
+    /// A run that reads this from a pipe.
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.command(arguments);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        ended(child)
+    }
+
+    /// The folders of all sessions, the oldest first.
+    pub fn sessions(&self) -> Vec<PathBuf> {
+        let Ok(names) = fs::read_dir(self.root.join("data/sessions")) else { return Vec::new() };
+        let mut dirs: Vec<PathBuf> = names.map(|name| name.unwrap().path()).collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// All entries of the one session; each line must be whole.
     pub fn entries(&self) -> Vec<Value> {
-        let dirs: Vec<_> = fs::read_dir(self.root.join("data/sessions")).unwrap().collect();
-        assert_eq!(dirs.len(), 1);
-        let mut files: Vec<PathBuf> = fs::read_dir(dirs[0].as_ref().unwrap().path())
-            .unwrap()
-            .map(|file| file.unwrap().path())
-            .collect();
+        let [session] = <[PathBuf; 1]>::try_from(self.sessions()).unwrap();
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(session).unwrap().map(|file| file.unwrap().path()).collect();
         files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
         files.sort();
         let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        assert!(text.ends_with('\n'));
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

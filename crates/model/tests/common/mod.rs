@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr, missing_docs, unreachable_pub)]
 
+pub mod answers;
 pub mod anthropic_rules;
 pub mod recorded;
 pub mod rules_chat;

@@ -16,17 +16,18 @@ use super::{Aside, Fate, Layout};
 /// The names that are tried for what is moved.
 const NAMES: std::ops::Range<u32> = 1..1_000;
 
-/// Moves what lies at a path in what may be written.
-pub(super) fn put_aside(layout: &Layout, path: &Path) -> Aside {
+/// Moves what lies at a path in what may be written. None if nothing lies there any more: another keeper was faster.
+pub(super) fn put_aside(layout: &Layout, path: &Path) -> Option<Aside> {
     let fate = match moved(layout, path) {
         Ok(to) => Fate::Moved(FilePath(to)),
+        Err(Errno::NOENT) => return None,
         Err(Errno::EXIST) => {
             let name = path.file_name().unwrap_or_default().display();
             Fate::Stuck(format!("the names up to {name}.refused-{} are taken", NAMES.end - 1))
         }
         Err(error) => Fate::Stuck(std::io::Error::from(error).to_string()),
     };
-    Aside { path: FilePath(path.to_owned()), fate }
+    Some(Aside { path: FilePath(path.to_owned()), fate })
 }
 
 fn moved(layout: &Layout, path: &Path) -> rustix::io::Result<PathBuf> {
@@ -78,4 +79,24 @@ fn opened<T>(folder: &OwnedFd, act: impl Fn() -> rustix::io::Result<T>) -> rusti
     let restored = chmod(&place, mode);
     let done = done?;
     restored.map(|()| done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Sandbox, SandboxMode};
+
+    #[test]
+    fn of_what_another_keeper_has_moved_nothing_is_said() -> std::io::Result<()> {
+        let top = tempfile::tempdir()?;
+        let root = top.path().canonicalize()?;
+        let layout = Layout::of(&Sandbox::new(SandboxMode::WorkspaceWrite, root.clone()), root.join("tmp"));
+        let place = root.join("there");
+        std::fs::write(&place, "")?;
+        let fate = Fate::Moved(FilePath(root.join("there.refused-1")));
+        assert_eq!(put_aside(&layout, &place), Some(Aside { path: FilePath(place.clone()), fate }));
+        assert_eq!(put_aside(&layout, &place), None);
+        assert_eq!(put_aside(&layout, &root.join("gone/with/it")), None);
+        Ok(())
+    }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::git::Asked;
 use crate::paths::resolved;
 use crate::repository::small_file;
 
@@ -20,15 +21,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest answer.
 const LONGEST: usize = 4 << 20;
 
-/// The files and directories that git is led to, there or not, in a repository that lies in these directories. Files
-/// outside of the workspace are among them.
+/// The files and directories that git is led to, there or not, in a repository. Files outside of the workspace are among
+/// them.
 ///
 /// # Errors
 ///
 /// Why git does not say, or does not say all.
-pub(super) fn led_to(root: &Path, directories: &[PathBuf], git: &Path) -> Result<Vec<PathBuf>, String> {
+pub(super) fn led_to(asked: &Asked, git: &Path) -> Result<Vec<PathBuf>, String> {
+    let Asked { root, directories, is_named } = asked;
     let mut command = Command::new(git);
-    command.arg("-C").arg(root).args(["config", "--null", "--show-origin", "--includes", "--list"]);
+    if let (true, [directory]) = (is_named, directories.as_slice()) {
+        // Where it is checked out need not be there.
+        command.arg("-C").arg(directory).arg("--git-dir").arg(directory);
+    } else {
+        command.arg("-C").arg(root);
+    }
+    command.args(["config", "--null", "--show-origin", "--includes", "--list"]);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_TRACE"] {
         command.env_remove(name);
     }

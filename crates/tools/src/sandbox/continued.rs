@@ -3,30 +3,45 @@
 //!
 //! A rebase that has stopped keeps a list of what is to be done yet, and `exec` lines in it are run by `git rebase
 //! --continue`. A merge strategy that is a path names a program too. Where the repository of a submodule lies already,
-//! `git submodule update --init` takes it as it is, with its hooks. And git writes its messages and logs through links,
-//! wherever they lead. Such things are refused if they were not there when the command began; everything else in
-//! these places is git's own business.
+//! `git submodule update --init` takes it as it is, with its hooks. And git writes through links wherever they lead: its
+//! messages and logs, what of a rebase is done, what it remembers of a conflict, an index of its packs. Such things are
+//! refused if they were not there when the command began; everything else in these places is git's own business.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use mainstay_session::message::FilePath;
 
 use super::{Layout, git};
+use crate::bounded::regular_file;
 use crate::paths::is_missing;
 
-/// The most that is read of such a file. What is longer is taken for one that names a program.
-const LONGEST: u64 = 4 << 20;
+/// The most that is read of such a file. What is longer, or is no file, is taken for one that names a program.
+const LONGEST: usize = 4 << 20;
 
 /// Files in a git directory that say how to go on: the list of a rebase, and merge strategies.
 const FILES: [&str; 3] = ["rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"];
 
-/// Directories in a git directory that are looked through for links, and how many entries of each.
-const WRITTEN: [&str; 2] = ["logs", "refs"];
+/// Directories in a git directory that are looked through for links, and how many entries of each: those in which git
+/// opens files by names that can be foreseen.
+const WRITTEN: [&str; 9] = [
+    "logs",
+    "refs",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "rr-cache",
+    "lost-found",
+    "objects/info",
+    "objects/pack",
+];
 const MOST_WRITTEN: usize = 10_000;
+
+/// Directories of which only what lies directly in them is looked at: the git directory itself, and one that has too much
+/// below it.
+const FLAT: [&str; 2] = ["", "objects"];
 
 /// What there is of it, to be compared with what there is later.
 #[derive(Debug, Default)]
@@ -51,17 +66,16 @@ impl Continued {
                     Err(_) => drop(now.unseen.insert(file)),
                 }
             }
-            let folders = WRITTEN.map(|name| (repository.join(name), true));
-            for (folder, is_deep) in folders.into_iter().chain([(repository.to_owned(), false)]) {
+            let folders = WRITTEN.map(|name| (name, true)).into_iter().chain(FLAT.map(|name| (name, false)));
+            for (folder, is_deep) in folders.map(|(name, is_deep)| (joined(repository, name), is_deep)) {
                 let mut left = Some(MOST_WRITTEN);
                 now.add_links(&folder, is_deep, &mut left);
                 now.unseen.extend(left.is_none().then_some(folder));
             }
-        }
-        for modules in layout.modules.iter().map(FilePath::as_path) {
-            let (found, is_all) = git::modules_in(std::iter::once(modules));
+            let modules = repository.join("modules");
+            let (found, is_all) = git::modules_in(&modules);
             now.others.extend(found);
-            now.unseen.extend((!is_all).then(|| modules.to_owned()));
+            now.unseen.extend((!is_all).then_some(modules));
         }
         now
     }
@@ -115,15 +129,19 @@ impl Continued {
     }
 }
 
+/// A place in a directory, or the directory itself, without a slash behind it.
+fn joined(folder: &Path, name: &str) -> PathBuf {
+    if name.is_empty() { folder.to_owned() } else { folder.join(name) }
+}
+
 /// The lines that name programs.
 fn programs_in(file: &Path) -> io::Result<BTreeSet<String>> {
-    // A pipe that lies there is not waited for.
-    let opened = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
-    let mut bytes = Vec::new();
-    opened.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Ok(BTreeSet::from(["too long".to_owned()]));
-    }
+    let bytes = match regular_file(file, LONGEST) {
+        Err(error) if matches!(error.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidInput) => {
+            return Ok(BTreeSet::from([error.to_string()]));
+        }
+        read => read?,
+    };
     let text = String::from_utf8_lossy(&bytes);
     let is_todo = file.ends_with(FILES[0]);
     let names_program = |line: &&str| if is_todo { is_exec(line) } else { line.contains('/') };

@@ -18,14 +18,46 @@ pub(super) struct Git {
     pub(super) directories: Vec<PathBuf>,
     /// What in them, there or not, makes programs run: hooks, configuration, and what would lead to others.
     pub(super) protected: Vec<PathBuf>,
+    /// Those of the repository around the workspace, whether git may write them or not.
+    pub(super) around: Vec<PathBuf>,
     /// The directories of repositories and of linked worktrees in them.
     pub(super) repositories: Vec<PathBuf>,
-    /// Directories in which the repositories of submodules lie, or would.
-    pub(super) modules: Vec<PathBuf>,
     /// The directory in which the repository is checked out.
     pub(super) root: Option<PathBuf>,
     /// Why that is not all: too much to look at, or a link where git keeps directories.
     pub(super) unseen: Option<String>,
+}
+
+/// A repository whose configuration git is asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Where it is checked out, as far as that is known; else where it lies.
+    pub(super) root: PathBuf,
+    /// Its directories.
+    pub(super) directories: Vec<PathBuf>,
+    /// Whether git is told where it lies, and does not find that out from where it is checked out.
+    pub(super) is_named: bool,
+}
+
+impl Git {
+    /// The repository around the workspace, and each other part of it that has a configuration of its own, or is
+    /// checked out elsewhere.
+    pub(super) fn asked(&self, root: &Path) -> impl Iterator<Item = Asked> {
+        let directories = self.directories.clone();
+        let first = Asked { root: root.to_owned(), directories, is_named: false };
+        let parts = self.repositories.iter().filter(|part| !self.around.contains(part));
+        std::iter::once(first).chain(parts.map(|part| Asked {
+            root: checked_out(part),
+            directories: vec![part.clone()],
+            is_named: true,
+        }))
+    }
+}
+
+/// Where a repository of a submodule or of a linked worktree is checked out; where it lies, if it does not say.
+fn checked_out(directory: &Path) -> PathBuf {
+    let linked = named_in(directory, "gitdir").and_then(|file| file.parent().map(Path::to_owned));
+    linked.or_else(|| work_tree(directory)).unwrap_or_else(|| directory.to_owned())
 }
 
 /// The most submodules and linked worktrees that are looked for, and how deep.
@@ -134,16 +166,14 @@ fn of_directories(directories: Vec<PathBuf>) -> Git {
         parts.add_repository(directory, DEPTH);
     }
     let Parts { protected, repositories, unseen, .. } = parts;
-    let modules = directories.iter().map(|directory| directory.join("modules")).collect();
-    Git { directories, protected, repositories, modules, root: None, unseen }
+    let around = directories.clone();
+    Git { directories, around, protected, repositories, root: None, unseen }
 }
 
-/// The repositories of submodules below directories, and whether those are all.
-pub(super) fn modules_in<'a>(directories: impl Iterator<Item = &'a Path>) -> (Vec<PathBuf>, bool) {
+/// The repositories of submodules below a directory, and whether those are all.
+pub(super) fn modules_in(directory: &Path) -> (Vec<PathBuf>, bool) {
     let mut parts = Parts::default();
-    for directory in directories {
-        parts.add_modules(directory, DEPTH);
-    }
+    parts.add_modules(directory, DEPTH);
     (parts.repositories, parts.unseen.is_none())
 }
 

@@ -54,6 +54,9 @@ impl Held {
         });
         let claim = Claim::lay(layout.tmp.as_path()).ok();
         let sockets = sockets.into_iter().map(|path| path.0).collect();
+        if way != Way::Plain && !Place::mounts_are_told() {
+            return Err("the kernel does not say what is a mount (Linux 5.8 does)".to_owned());
+        }
         let has_own_terminals = match way {
             Way::Namespaces => namespaces::enter(&layout, &sockets).map_err(|error| error.to_string())?,
             Way::Bubblewrap => {
@@ -178,7 +181,7 @@ impl Held {
         let planted = before.planted(&now);
         // One that lay behind a link went with it.
         let planted = planted.iter().filter(|path| Place::at(path) != Place::Nothing);
-        asides.extend(planted.map(|path| aside::put_aside(&self.layout, path)));
+        asides.extend(planted.filter_map(|path| aside::put_aside(&self.layout, path)));
         let hidden = before.hidden(&now).map(|path| FilePath(path.clone()));
         asides.extend(hidden.map(|path| Aside { path, fate: Fate::Unseen }));
         self.unlooked.take();
@@ -197,7 +200,7 @@ impl Held {
     fn put_absent_aside(&self) -> Vec<Aside> {
         let came_to_be = |path: &&Path| !matches!(Place::at(path), Place::Nothing | Place::Mount);
         let absent = self.layout.absent.iter().map(FilePath::as_path).filter(came_to_be);
-        absent.map(|path| aside::put_aside(&self.layout, path)).collect()
+        absent.filter_map(|path| aside::put_aside(&self.layout, path)).collect()
     }
 
     /// How often somebody tried so far to reach a network that is not there; none where nobody counts it.

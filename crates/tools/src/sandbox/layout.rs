@@ -12,7 +12,8 @@ use mainstay_session::message::FilePath;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
-use super::{Sandbox, SandboxMode, configuration, git};
+use super::git::{self, Git};
+use super::{Sandbox, SandboxMode, configuration};
 use crate::paths::resolved;
 
 /// The places of one session.
@@ -29,10 +30,8 @@ pub(crate) struct Layout {
     pub(crate) pinned: Vec<FilePath>,
     /// What in those must not come to be.
     pub(crate) absent: Vec<FilePath>,
-    /// The directories of repositories, in which git keeps how to go on.
+    /// The directories of repositories, in which git keeps how to go on, and makes the repositories of submodules.
     pub(crate) repositories: Vec<FilePath>,
-    /// Directories in which git has, or would make, the repositories of submodules.
-    pub(crate) modules: Vec<FilePath>,
     /// Whether something is to be protected that is in neither: a link, or more than can be named.
     pub(crate) is_partly_open: bool,
     /// What was asked for and cannot be done: a sentence each.
@@ -63,11 +62,11 @@ impl Layout {
         writable.extend(Path::new(SHARED_MEMORY).is_dir().then(|| PathBuf::from(SHARED_MEMORY)));
         let mut forbidden = Vec::new();
         let mut open = Vec::new();
-        let (mut repositories, mut modules) = (Vec::new(), Vec::new());
+        let mut repositories = Vec::new();
         if sandbox.mode == SandboxMode::WorkspaceWrite {
             let git = git::of(&sandbox.workspace);
             if let Some(root) = &git.root {
-                forbidden.extend(led_to(root, &git.directories, sandbox, &mut open));
+                forbidden.extend(led_to(root, &git, sandbox, &mut open));
             }
             writable.extend(git.directories);
             for path in std::iter::once(&sandbox.workspace).chain(&sandbox.writable) {
@@ -88,17 +87,12 @@ impl Layout {
             forbidden.extend(git.protected);
             open.extend(git.unseen);
             repositories = git.repositories.into_iter().map(FilePath).collect();
-            modules = git.modules.into_iter().map(FilePath).collect();
             forbidden.push(sandbox.workspace.join(".mainstay"));
             forbidden.extend(named(sandbox, &mut open, &mut notes));
         }
         let closed = sandbox.closed.iter().map(|path| resolved(path));
         forbidden.extend(closed.filter(|closed| !writable.iter().any(|path| path.starts_with(closed))));
-        Layout {
-            repositories,
-            modules,
-            ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes)
-        }
+        Layout { repositories, ..Layout::sorted(sandbox.mode, tmp, writable, forbidden, open, notes) }
     }
 
     fn sorted(
@@ -146,7 +140,6 @@ impl Layout {
             pinned: all(pinned),
             absent: all(absent),
             repositories: Vec::new(),
-            modules: Vec::new(),
             is_partly_open,
             notes,
         }
@@ -223,27 +216,43 @@ fn is_never_writable(path: &Path) -> bool {
     path == Path::new("/") || NEVER_WRITABLE.iter().any(|place| path.starts_with(place))
 }
 
-/// Where the configuration leads that git has for the repository in these directories: what it is read from, and the
-/// directory of hooks.
-fn led_to(root: &Path, directories: &[PathBuf], sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
+/// Where the configuration leads that git has for these repositories: what it is read from, and the directories of hooks.
+fn led_to(root: &Path, repositories: &Git, sandbox: &Sandbox, open: &mut Vec<String>) -> Vec<PathBuf> {
     let may_be_written = |path: &Path| {
         std::iter::once(&sandbox.workspace).chain(&sandbox.writable).any(|root| path.starts_with(root))
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(git) = installed("git", &path, may_be_written) else { return Vec::new() };
-    let mut places = match configuration::led_to(root, directories, &git) {
-        Ok(places) => places,
-        Err(why) => {
-            open.push(format!("what git reads its configuration from is not protected: {why}"));
-            return Vec::new();
-        }
+    let Some(git) = installed("git", &path, may_be_written) else {
+        open.extend(installed("git", &path, |_| false).map(|git| {
+            format!(
+                "what git reads its configuration from is not protected: commands may write {}",
+                git.display()
+            )
+        }));
+        return Vec::new();
     };
-    let holds_all = |place: &PathBuf| root.starts_with(place) || sandbox.workspace.starts_with(place);
-    if let Some(place) = places.iter().find(|place| holds_all(place) && may_be_written(place)) {
-        open.push(format!("{} is where git's hooks lie, and holds all that commands write", place.display()));
+    let mut found = Vec::new();
+    for asked in repositories.asked(root) {
+        let mut places = match configuration::led_to(&asked, &git) {
+            Ok(places) => places,
+            Err(why) => {
+                open.push(format!("what git reads its configuration from is not protected: {why}"));
+                // The others would be waited for as long.
+                break;
+            }
+        };
+        let holds_all =
+            |place: &PathBuf| asked.root.starts_with(place) || sandbox.workspace.starts_with(place);
+        if let Some(place) = places.iter().find(|place| holds_all(place) && may_be_written(place)) {
+            open.push(format!(
+                "{} is where git's hooks lie, and holds all that commands write",
+                place.display()
+            ));
+        }
+        places.retain(|place| !holds_all(place));
+        found.append(&mut places);
     }
-    places.retain(|place| !holds_all(place));
-    places
+    found
 }
 
 /// A program in a list of directories; never one that depends on where this runs, or that commands could have made.

@@ -24,6 +24,7 @@ use rustix::mount::{
 
 use super::layout::{Layout, SHARED_MEMORY};
 use super::sockets::hidden_folders;
+use crate::paths::is_missing;
 use crate::sys::{change_mount, change_mount_of, loopback_up, unshare};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
@@ -152,14 +153,29 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// Whether the kernel tells a mount from what is none. Where it does not, everything would look open.
+    pub(super) fn mounts_are_told() -> bool {
+        statx(CWD, "/", AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+            .is_ok_and(|found| found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
     /// Looks at a path.
     pub(super) fn at(path: &Path) -> Self {
         match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
             Err(Errno::NOENT | Errno::NOTDIR) => Place::Nothing,
-            Err(_) => Place::Open,
+            Err(_) => Place::without_mounts(path),
             Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink => Place::Link,
             Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Place::Mount,
             Ok(_) => Place::Open,
+        }
+    }
+
+    /// The same where that question is not answered, as in a container that does not know the call.
+    fn without_mounts(path: &Path) -> Self {
+        match fs::symlink_metadata(path) {
+            Err(error) if is_missing(&error) => Place::Nothing,
+            Ok(metadata) if metadata.is_symlink() => Place::Link,
+            Ok(_) | Err(_) => Place::Open,
         }
     }
 }

@@ -24,8 +24,8 @@ use super::layout::{OF_BUILDS, SHARED_MEMORY};
 /// The most sockets of others that can be hidden.
 const MOST: usize = 2_000;
 
-/// The most files that are looked at for sockets whose names lead nowhere.
-const MOST_LOOKED_AT: usize = 20_000;
+/// The most files that are looked at for sockets beside a listed one, and for those whose names lead nowhere.
+const MOST_LOOKED_AT: usize = 100_000;
 
 /// Directories that hold little but sockets of programs of the user, also of such as come later. They are hidden whole.
 const HIDDEN_FOLDERS: [&str; 1] = ["/run/user"];
@@ -49,7 +49,7 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// The kernel does not list them, or there are too many.
+    /// The kernel does not list them, there are too many, or there is too much to look at for them.
     pub(crate) fn now(layout: &Layout) -> io::Result<Self> {
         let hidden = HIDDEN_FOLDERS.into_iter().chain([SHARED_MEMORY]).map(PathBuf::from);
         let but: Vec<PathBuf> = hidden.chain([layout.tmp.0.clone()]).collect();
@@ -62,14 +62,16 @@ impl Sockets {
             known.insert(number, BTreeSet::new());
             match sockets.place_of(&name) {
                 Some(place) => {
-                    first.extend(place.parent().into_iter().flat_map(sockets_in));
+                    if let Some(folder) = place.parent().filter(|_| sockets.is_of_others(&place)) {
+                        first.extend(sockets_in(folder, MOST_LOOKED_AT)?);
+                    }
                     first.insert(place);
                 }
                 None => is_astray = true,
             }
         }
         if is_astray {
-            first.extend(sockets.astray(|_| true));
+            first.extend(sockets.astray(|_| true, MOST_LOOKED_AT)?);
         }
         first.retain(|path| sockets.is_of_others(path));
         few_enough(first.len())?;
@@ -87,7 +89,7 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// The kernel does not list them, or there are too many.
+    /// The kernel does not list them, there are too many, or there is too much to look at for them.
     pub(crate) fn since(&self) -> io::Result<Vec<FilePath>> {
         let listed: BTreeMap<u64, PathBuf> = listening()?.into_iter().collect();
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +106,7 @@ impl Sockets {
             later.insert(number, place.into_iter().filter(|place| self.is_of_others(place)).collect());
         }
         if !astray.is_empty() {
-            for place in self.astray(|name| astray.contains_key(name)) {
+            for place in self.astray(|name| astray.contains_key(name), MOST_LOOKED_AT)? {
                 for number in place.file_name().and_then(|name| astray.get(name)).into_iter().flatten() {
                     later.entry(*number).or_default().insert(place.clone());
                 }
@@ -126,9 +128,9 @@ impl Sockets {
     }
 
     /// Sockets of these names in what commands may write.
-    fn astray(&self, is_meant: impl Fn(&OsStr) -> bool) -> Vec<PathBuf> {
+    fn astray(&self, is_meant: impl Fn(&OsStr) -> bool, most: usize) -> io::Result<Vec<PathBuf>> {
         let mut roots = self.writable.iter();
-        let Some(first) = roots.next() else { return Vec::new() };
+        let Some(first) = roots.next() else { return Ok(Vec::new()) };
         let mut walk = ignore::WalkBuilder::new(first);
         for root in roots {
             walk.add(root);
@@ -137,10 +139,19 @@ impl Sockets {
             !entry.path().ends_with(".git/objects")
                 && !OF_BUILDS.iter().any(|name| entry.file_name() == *name)
         });
-        let entries = walk.build().flatten().take(MOST_LOOKED_AT);
-        let sockets = entries.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_socket()));
-        sockets.filter(|entry| is_meant(entry.file_name())).map(ignore::DirEntry::into_path).collect()
+        let mut entries = walk.build().flatten();
+        let sockets = entries
+            .by_ref()
+            .take(most)
+            .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_socket()));
+        let found =
+            sockets.filter(|entry| is_meant(entry.file_name())).map(ignore::DirEntry::into_path).collect();
+        entries.next().map_or(Ok(found), |_| Err(too_much("what commands may write")))
     }
+}
+
+fn too_much(place: &str) -> io::Error {
+    io::Error::other(format!("{place} holds too much to be looked through for sockets of other programs"))
 }
 
 fn few_enough(sockets: usize) -> io::Result<()> {
@@ -155,10 +166,12 @@ pub(super) fn hidden_folders() -> impl Iterator<Item = &'static str> {
     HIDDEN_FOLDERS.into_iter().filter(|folder| Path::new(folder).is_dir())
 }
 
-fn sockets_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_LOOKED_AT);
-    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-    sockets.map(|entry| entry.path()).collect()
+fn sockets_in(folder: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets =
+        entries.by_ref().take(most).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    let found = sockets.map(|entry| entry.path()).collect();
+    entries.next().map_or(Ok(found), |_| Err(too_much(&folder.display().to_string())))
 }
 
 /// The sockets that programs listen on: their numbers, which no two have, and their names, as they were given.
@@ -204,6 +217,26 @@ mod tests {
         ];
         let names = [Some("/run/a b"), Some("dir/x"), Some("/dgram"), None, None, None];
         assert_eq!(all, names.map(|name| name.map(|name| (123, PathBuf::from(name)))));
+    }
+
+    #[test]
+    fn what_is_not_looked_through_for_sockets_is_said() -> io::Result<()> {
+        use std::os::unix::net::UnixListener;
+        let top = tempfile::tempdir()?;
+        let root = top.path().canonicalize()?;
+        let _listener = UnixListener::bind(root.join("socket"))?;
+        let writable = vec![root.clone()];
+        let (but, first, later) = (Vec::new(), BTreeSet::new(), Mutex::default());
+        let sockets = Sockets { but, writable, first, later };
+        // The directory itself counts too, where one is walked.
+        let looks =
+            |most: usize| [sockets.astray(|_| true, most + 1), sockets_in(&root, most)].map(Result::ok);
+        let found = || Some(vec![root.join("socket")]);
+        assert_eq!(looks(1), [found(), found()]);
+        fs::write(root.join("more"), "")?;
+        assert_eq!(looks(1), [None, None]);
+        assert_eq!(looks(2), [found(), found()]);
+        Ok(())
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) enum Order {
         cwd: FilePath,
         /// More sockets that it is not to meet.
         sockets: Vec<FilePath>,
-        /// Whether no other command has run since the last one ended.
+        /// Whether no other command runs, and none can have left anything: what has come to be is the user's then.
         is_alone: bool,
     },
     /// Let it go.

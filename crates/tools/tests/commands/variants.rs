@@ -113,6 +113,7 @@ pub(crate) fn go_on_without(refused: &str, rest: &[&str]) -> ExitCode {
             "close_range" => refuse(&mut program, libc::SYS_close_range, libc::ENOSYS),
             "unshare" => refuse(&mut program, libc::SYS_unshare, libc::EPERM),
             "clone3" => refuse(&mut program, libc::SYS_clone3, libc::ENOSYS),
+            "statx" => refuse(&mut program, libc::SYS_statx, libc::ENOSYS),
             "clone-user" => refuse_new_user_namespace(&mut program),
             other => panic!("no such call: {other}"),
         }

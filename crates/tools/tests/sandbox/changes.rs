@@ -155,6 +155,46 @@ pub(crate) async fn a_weaker_sandbox_is_asked_about(way: Way) {
     assert_eq!(bench.run("touch ran").await, "exit code 0, no output");
 }
 
+/// A kernel that does not say what is a mount: what is protected could not be looked after, so mounts are not relied on.
+pub(crate) async fn where_mounts_are_not_told_none_are_made(way: Way) {
+    if way != Way::Namespaces {
+        return;
+    }
+    let mut bench = Bench::new(way, SandboxMode::WorkspaceWrite);
+    let program = bench.top().join("supervisor");
+    let test = std::env::current_exe().unwrap();
+    fs::write(&program, format!("#!/bin/sh\nexec {} --without statx \"$@\"\n", test.display())).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let sandbox = Sandbox {
+        ways: vec![Way::Namespaces, Way::Plain],
+        ..Sandbox::new(SandboxMode::WorkspaceWrite, bench.place.root.clone())
+    };
+    bench.supervisor = Arc::new(Supervisor::of_program(program, Vec::new()).within(Some(sandbox)));
+    bench.place.bash = Bash::new(bench.supervisor.clone());
+    let report = bench.report().await;
+    assert_eq!(report.way, Way::Plain);
+    assert!(report.lacking[0].contains("the kernel does not say what is a mount"), "{report:?}");
+    assert_eq!(bench.run("echo fine").await, "exit code 0\nfine");
+}
+
+/// Where commands may write the only git there is, nobody asks it, and what it would say does not count as held.
+pub(crate) async fn a_git_that_commands_may_write_is_not_asked(way: Way) {
+    if way == Way::Bubblewrap {
+        // It lies there too.
+        return;
+    }
+    let path = std::env::var_os("PATH").unwrap();
+    let all = std::env::split_paths(&path).filter_map(|folder| folder.join("git").canonicalize().ok());
+    let writable: Vec<_> = all.map(|git| git.parent().unwrap().to_owned()).collect();
+    let bench = Bench::with(|root| {
+        git(root, &["init", "-q", "--template="]);
+        Sandbox { ways: vec![way], writable, ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
+    });
+    let report = bench.report().await;
+    assert_eq!((report.protected, report.is_enforced()), (Protection::Open, false));
+    assert!(report.lacking.iter().any(|lack| lack.contains(": commands may write ")), "{report:?}");
+}
+
 async fn gone_or_ended(pid: u32) {
     if children_of(std::process::id()).contains(&pid) {
         crate::place::ended(pid).await
@@ -266,12 +306,20 @@ pub(crate) async fn what_cannot_be_moved_aside_is_said(way: Way) {
         ),
         "{said}"
     );
+    // Once a look has found nothing there, what comes to be is the user's again.
+    fs::remove_dir(root.join(".mainstay")).unwrap();
+    assert_eq!(bench.run("rm .mainstay.refused-1; echo fine").await, "exit code 0\nfine");
+    fs::create_dir(root.join(".mainstay")).unwrap();
+    let said = bench.run("true").await;
+    assert!(bench.place.has(".mainstay") && !bench.place.has(".mainstay.refused-1"), "{said}");
 }
 
 /// A program that a command has git run when the user goes on with a rebase.
 pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
     let bench = Bench::with(|root| {
         git(root, &["init", "-q", "--template="]);
+        git(root, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        git(root, &["worktree", "add", "-q", root.with_file_name("linked").to_str().unwrap()]);
         fs::create_dir(root.join(".git/rebase-merge")).unwrap();
         fs::write(root.join(".git/rebase-merge/git-rebase-todo"), "exec make\npick 1 x\n").unwrap();
         Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
@@ -292,20 +340,35 @@ pub(crate) async fn nothing_is_planted_in_what_git_goes_on_with(way: Way) {
         .run("mkdir -p .git/sequencer; printf '[options]\\nstrategy = ./evil\\n' > .git/sequencer/opts")
         .await;
     assert!(said.contains(".git/sequencer/opts is protected"), "{said}");
+    let said = bench.run("mkfifo .git/sequencer/opts").await;
+    assert!(said.contains(".git/sequencer/opts is protected"), "{said}");
     // Where git writes through a link.
-    let said = bench
-        .run("mkdir -p .git/logs/refs/heads; for l in .git/COMMIT_EDITMSG .git/logs/HEAD .git/logs/refs/heads/x; do \
-              ln -sf $OUT/victim $l; done")
-        .await;
-    for name in ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/x"] {
+    let links = [
+        "COMMIT_EDITMSG",
+        "logs/HEAD",
+        "logs/refs/heads/x",
+        "rebase-merge/done",
+        "rebase-apply/patch",
+        "sequencer/todo",
+        "rr-cache/id/preimage",
+        "lost-found/other/id",
+        "objects/ab",
+        "objects/info/commit-graph",
+        "objects/pack/multi-pack-index",
+        "worktrees/linked/rebase-merge/done",
+    ];
+    let command = "for l in LINKS; do mkdir -p $(dirname .git/$l); ln -sf $OUT/victim .git/$l; done";
+    let said = bench.run(&command.replace("LINKS", &links.join(" "))).await;
+    for name in links {
         let place = bench.place.root.join(".git").join(name);
         assert!(said.contains(&format!("{} is protected", place.display())) && !place.is_symlink(), "{said}");
     }
     // A repository where git would look for that of a submodule.
+    let modules = ["modules/later", "modules/deep/er", "worktrees/linked/modules/later"];
     let said =
-        bench.run("git init -q --bare .git/modules/later && git init -q --bare .git/modules/deep/er").await;
-    for name in ["later", "deep/er"] {
-        let place = bench.place.root.join(".git/modules").join(name);
+        bench.run(&format!("for m in {}; do git init -q --bare .git/$m; done", modules.join(" "))).await;
+    for name in modules {
+        let place = bench.place.root.join(".git").join(name);
         assert!(said.contains(&format!("{} is protected", place.display())) && !place.exists(), "{said}");
     }
     // What lies below another such thing, or behind it, goes with it.
@@ -495,8 +558,8 @@ pub(crate) async fn what_a_lost_command_made_is_moved_at_the_end(way: Way) {
     }
 }
 
-/// After a command was lost, and one that made what cannot be moved, others run on, whatever changes outside; and when
-/// another supervisor has come, what the user makes is the user's again.
+/// After a command was lost, others run on, whatever changes outside; and when another supervisor has come, what the user
+/// makes is the user's again.
 pub(crate) async fn a_lost_command_does_not_bar_the_next(way: Way) {
     if way == Way::Plain {
         return;
@@ -555,6 +618,14 @@ pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
         }
         fs::create_dir_all(root.join(".husky/_")).unwrap();
         fs::write(root.join("shared.cfg"), "[alias]\n\tx = log\n").unwrap();
+        git(root, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        git(root, &["worktree", "add", "-q", "linked"]);
+        git(root, &["init", "-q", "--template=", "--bare", ".git/modules/module"]);
+        fs::create_dir(root.join("module")).unwrap();
+        let module = root.join(".git/modules/module");
+        for (key, value) in [("bare", "false"), ("worktree", "../../../module"), ("hooksPath", "hooks")] {
+            git(&module, &["config", &format!("core.{key}"), value]);
+        }
         Sandbox { ways: vec![way], ..Sandbox::new(SandboxMode::WorkspaceWrite, root.to_owned()) }
     });
     assert_eq!(bench.report().await.protected, Protection::Held);
@@ -570,8 +641,12 @@ pub(crate) async fn where_gits_configuration_leads_is_protected(way: Way) {
         assert_eq!(now(), before, "{attack}\n{said}");
         assert!(!root.join("later.cfg").exists(), "{said}");
     }
+    for hooks in ["linked/.husky/_", "module/hooks"] {
+        let said = bench.run(&format!("mkdir -p {hooks}; echo x > {hooks}/pre-commit")).await;
+        assert!(said.contains(&format!("{hooks} is protected; what the command made")), "{said}");
+        assert!(!root.join(hooks).exists(), "{said}");
+    }
     // One that holds everything cannot be protected.
-    git(root, &["config", "core.hooksPath", "."]);
     let all = Bench::with(|other| {
         git(other, &["init", "-q"]);
         git(other, &["config", "core.hooksPath", "."]);
