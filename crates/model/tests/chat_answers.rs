@@ -4,9 +4,9 @@
 
 mod common;
 
+use mainstay_model::Attempt;
 use mainstay_model::chat::decode::ChatDecoder;
 use mainstay_model::decoder::{Close, Feed, Progress};
-use mainstay_model::Attempt;
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};

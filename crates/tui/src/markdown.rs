@@ -18,8 +18,6 @@ use crate::theme::{ACCENT, BOLD, CODE, DIM, PLAIN};
 const END: usize = 4 << 10;
 /// How long a paragraph may wait for the end of something that began in it, as of `[` or `*`, in bytes.
 const HOLDS: usize = 4 << 10;
-/// How many lines of code behind the first are not settled.
-const LINES_KEPT: usize = 2;
 
 /// A part of a rendered text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +99,7 @@ fn settled_code(block: &str) -> Option<Settled> {
         }
     }
     let inside = inside?;
-    let (last, _) = block[inside.clone()].rmatch_indices('\n').nth(LINES_KEPT)?;
+    let last = block[inside.clone()].rfind('\n')?;
     let (head, rest) = block.split_at(inside.start + last + 1);
     let (fence, code) = head.split_at(inside.start);
     Some(Settled::Code { language, code: code.to_owned(), rest: format!("{fence}{rest}") })

@@ -283,7 +283,7 @@ impl App {
         self.work().reasoning.clear();
         match &answer.ended {
             Ended::Failed { .. } => {
-                self.open_block = None;
+                (self.open_block, self.settles_at) = (None, 0);
                 if was_partial || !rest.trim().is_empty() {
                     self.note(transcript::note("… the answer was cut; what came of it does not count"));
                 }
