@@ -6,9 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use mainstay_model::Attempt;
 use mainstay_model::decoder::{Close, Feed, Progress};
 use mainstay_model::gemini::decode::GeminiDecoder;
+use mainstay_model::Attempt;
 use mainstay_session::message::{Content, Ended, ErrorClass, Finish, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
