@@ -1,9 +1,11 @@
 //! `mainstay models`: which models can be had, from where, and what is known of them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use mainstay_agent::Prices;
+use mainstay_tui::ModelOffer;
 use serde::Serialize;
 
 use crate::args::ModelsArguments;
@@ -74,6 +76,21 @@ pub(crate) fn models(surroundings: &Surroundings, arguments: &ModelsArguments) -
         );
     }
     Ok(())
+}
+
+/// The models that [`models`] lists where no server is asked, for whoever chooses one in the interface.
+pub(crate) fn configured(
+    surroundings: &Surroundings,
+    workspace: &Path,
+    overrides: Overrides,
+) -> Result<Vec<ModelOffer>, CliError> {
+    let config = Config::load(surroundings, workspace, overrides)?;
+    let offer = |(name, row): (String, Row)| {
+        let window = row.known.as_ref().map(|known| format!("window {}", known.context_window));
+        let about: Vec<String> = window.into_iter().chain(remarks(&row)).collect();
+        ModelOffer { name, about: about.join("; ") }
+    };
+    Ok(rows(surroundings, &config, &[]).into_iter().map(offer).collect())
 }
 
 fn rows(surroundings: &Surroundings, config: &Config, servers: &[LocalServer]) -> BTreeMap<String, Row> {

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use mainstay_agent::session::entry::Grant;
 use mainstay_agent::session::ids::SessionId;
 use mainstay_agent::session::log::{self, SessionSummary};
-use mainstay_tui::{Colours, Host, Left, Options, Prepared, Start};
+use mainstay_tui::{Colours, Host, Left, ModelOffer, Options, Prepared, Start};
 
 use crate::args::{ResumeArguments, TurnArguments};
-use crate::choose::{list, session, settings_of_turns};
+use crate::choose::{latest, list, session, settings_of_turns};
 use crate::config::Config;
 use crate::config::places::Surroundings;
 use crate::error::{CliError, USAGE};
 use crate::grants;
+use crate::models;
 use crate::output::say;
 use crate::settings::ModelConfig;
 use crate::setup::prepared;
@@ -156,6 +157,15 @@ impl Host for Program {
 
     fn sessions(&self) -> Result<Vec<SessionSummary>, String> {
         list(&self.data_home()?).map_err(|error| words(&error))
+    }
+
+    fn interrupted(&self, workspace: &Path) -> Option<SessionSummary> {
+        latest(&self.data_home().ok()?, workspace).filter(|last| last.is_interrupted)
+    }
+
+    fn models(&self, workspace: &Path) -> Result<Vec<ModelOffer>, String> {
+        models::configured(&self.surroundings, workspace, self.arguments.overrides())
+            .map_err(|error| words(&error))
     }
 
     fn fork(&self, session: &Path) -> Result<PathBuf, String> {

@@ -427,6 +427,105 @@ fn a_resize_in_the_middle_of_a_turn() {
     assert!(done.contains("One."), "{done}");
 }
 
+/// The program in tmux, which breaks its lines anew when its window gets another size.
+struct Tmux<'a>(&'a Machine);
+
+impl<'a> Tmux<'a> {
+    /// Starts the program in a window of 80 by 24; none where there is no tmux.
+    fn start(machine: &'a Machine) -> Option<Self> {
+        let tmux = Tmux(machine);
+        let begun = tmux.command(&["new-session", "-d", "-x", "80", "-y", "24", "-s", "s", MAINSTAY]);
+        match begun {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            begun => assert!(begun.unwrap().status.success()),
+        }
+        tmux.command(&["set", "-g", "status", "off"]).unwrap();
+        Some(tmux)
+    }
+
+    fn command(&self, arguments: &[&str]) -> std::io::Result<std::process::Output> {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.0.root.join("tmux")).args(["-f", "/dev/null"]).args(arguments);
+        self.0.equip(&mut command).stdin(Stdio::null()).output()
+    }
+
+    /// Waits until the scrollback and the screen together hold what is expected.
+    #[track_caller]
+    fn until(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.command(&["capture-pane", "-t", "s", "-p", "-S", "-"]).unwrap().stdout;
+            let shown = String::from_utf8(shown).unwrap();
+            if is_there(&shown) {
+                return shown;
+            }
+            assert!(Instant::now() < deadline, "no {what} in:\n{shown}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Tmux<'_> {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]);
+    }
+}
+
+/// However the window is resized in the middle of an answer, slowly or at once, the scrollback holds the conversation once,
+/// and the live area is where it is seen and nowhere else.
+#[test]
+fn a_resize_leaves_nothing_in_the_scrollback() {
+    let items = plan(["in_progress", "pending", "pending"]);
+    let call = json!({"index": 0, "id": "c1", "type": "function",
+        "function": {"name": "todo_write", "arguments": items["arguments"].to_string()}});
+    let event = |delta: Value, finish: Value| {
+        json!({"choices": [{"delta": delta, "finish_reason": finish}]}).to_string()
+    };
+    let first = [
+        event(
+            json!({"content": (0..20).map(|n| format!("Paragraph {n}.\n\n")).collect::<String>()}),
+            Value::Null,
+        ),
+        event(json!({"tool_calls": [call]}), json!("tool_calls")),
+    ];
+    let words: String = (0..300).map(|n| format!("word{n:03} ")).collect();
+    let code: String =
+        (0..60).map(|n| format!("let line{n:03} = next(&mut state, options, more, and, more)?;\n")).collect();
+    let second = [event(json!({"content": format!("{words}\n\n```rust\n{code}")}), Value::Null)];
+    let stalls = Reply::chat_stream(second.iter().map(String::as_str));
+    let size = stalls.body().len();
+    let stalls = stalls.stall_after(size - "data: [DONE]\n\n".len());
+    let server = Served::start(vec![Reply::chat_stream(first.iter().map(String::as_str)), stalls]);
+    let machine = Machine::new(&json!([]));
+    machine.use_server(&server.base_url, "");
+    let Some(tmux) = Tmux::start(&machine) else { return };
+    tmux.until("the interface", |shown| shown.contains("approve auto"));
+    tmux.command(&["send-keys", "-t", "s", "begin", "Enter"]).unwrap();
+    tmux.until("the stream", |shown| shown.contains("line059"));
+    let resize = |columns: &str, rows: &str| {
+        tmux.command(&["resize-window", "-t", "s", "-x", columns, "-y", rows]).unwrap();
+    };
+    for pause in [0, 600] {
+        for (columns, rows) in
+            [("40", "24"), ("100", "30"), ("60", "12"), ("40", "10"), ("120", "40"), ("80", "24")]
+        {
+            resize(columns, rows);
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+    }
+    tmux.command(&["send-keys", "-t", "s", "Escape"]).unwrap();
+    let all = tmux.until("the end", |shown| {
+        shown.contains("cancelled; what was done stays") && shown.contains("Say what to do")
+    });
+    let once = |part: String| assert_eq!(all.matches(&part).count(), 1, "{part} in:\n{all}");
+    for part in ["› begin", "new plan 0/3", "Plan 0/3", "Item 1", "Say what to do", "approve auto"] {
+        once(part.to_owned());
+    }
+    (0..20).for_each(|n| once(format!("Paragraph {n}.")));
+    (0..300).for_each(|n| once(format!("word{n:03}")));
+    (0..60).for_each(|n| once(format!("line{n:03}")));
+}
+
 /// A paste of 1 MB: shown as one thing at once, sent whole.
 #[test]
 fn a_paste_of_a_megabyte() {
@@ -493,6 +592,98 @@ fn nothing_typed_is_lost_to_a_kill() {
     assert!(shown.contains("▸ Item 1"), "{shown}");
     again.type_in("\x03\x03");
     assert_eq!(again.ended(), 0);
+}
+
+/// A26: who comes back after a crash is told what is open there, can go on with it or leave it, and hears what is asked about.
+#[test]
+fn a_plain_start_names_the_session_that_was_interrupted() {
+    let machine = Machine::new(&json!([
+        {"text": "Begun.", "calls": [plan(["completed", "in_progress", "pending"])]},
+        {"text": "never", "delay_ms": 60_000},
+    ]));
+    let mut killed = machine.start(&["--approve", "all"]);
+    killed.sees("Say what to do");
+    killed.type_in("mend the parser\r");
+    killed.sees("Plan 1/3");
+    // What was sent is a draft until that is seen in the log.
+    let drafts =
+        || fs::read_dir(machine.root.join("data/drafts")).unwrap().map(|entry| entry.unwrap().path());
+    let deadline = Instant::now() + PATIENCE;
+    while drafts().any(|path| path.extension().is_some_and(|ext| ext == "json")) {
+        assert!(Instant::now() < deadline, "the draft stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(killed.pid(), Signal::KILL).unwrap();
+    killed.ended();
+    let mut tty = machine.start(&[]);
+    let opened = tty.sees("goes on with it");
+    assert!(opened.contains("was interrupted here, plan 1/3: “mend the parser”; /resume or"), "{opened}");
+    tty.type_in("/resume\r");
+    tty.sees("Go on with which session?");
+    tty.type_in("\r");
+    let resumed = tty.sees("approve = auto holds now");
+    assert!(resumed.contains("the session was interrupted"), "{resumed}");
+    tty.until("the plan", |screen| screen.contains("Plan 1/3 · interrupted") && screen.contains("Say what"));
+    tty.type_in("/new\r");
+    let anew = tty.until("a new session", |screen| {
+        screen.contains("your next message begins a new session; /resume offers the one before")
+            && !screen.contains("Plan 1/3 · interrupted")
+    });
+    assert!(anew.contains("approve auto"), "{anew}");
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 1);
+    tty.type_in("another thing\r");
+    tty.sees("Plan 1/3");
+    assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
+    tty.type_in("exit\r");
+    assert_eq!(tty.ended(), 0);
+    assert_eq!(machine.of_kind("user_prompt").len(), 1, "`exit` was sent to the model");
+
+    let after = machine.start(&[]);
+    after.sees("approve auto");
+    assert!(
+        !after.screen().contains("was interrupted here"),
+        "that one was left in order:\n{}",
+        after.screen()
+    );
+}
+
+/// A command that waited for an answer when its agent died was not run, and the session that goes on says so.
+#[test]
+fn a_command_that_waited_for_an_answer_was_not_run() {
+    let machine = Machine::new(&json!([{"calls": [bash("touch ran")]}]));
+    let mut killed = machine.start(&["--sandbox", "off"]);
+    killed.sees("Say what to do");
+    killed.type_in("begin\r");
+    killed.sees("Run this command?");
+    kill_process(killed.pid(), Signal::KILL).unwrap();
+    killed.ended();
+    let tty = machine.start(&["resume", "--last"]);
+    let shown = tty.sees("approve = auto holds now");
+    assert!(shown.contains("! bash touch ran: it was not run"), "{shown}");
+    assert!(shown.contains("The command had not been started."), "{shown}");
+    assert!(!machine.root.join("work/ran").exists());
+}
+
+/// The models that are configured are offered, with what is known of them; a key that is not set is seen before.
+#[test]
+fn models_are_offered() {
+    let machine = Machine::new(&json!([{"text": "One."}]));
+    let path = machine.root.join("config/mainstay/config.toml");
+    let more = "[providers.far]\napi = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_env = \"FAR_KEY\"\n\
+                [providers.far.models.large]\ncontext_window = 32768\n";
+    fs::write(&path, format!("{}{more}", fs::read_to_string(&path).unwrap())).unwrap();
+    let mut tty = machine.start_with(&[], &[("FAR_KEY", "k")]);
+    tty.sees("approve auto");
+    tty.type_in("/model\r");
+    let offered = tty.sees("Which model answers from here on?");
+    assert!(offered.contains("  far/large  window 32768; configured; FAR_KEY is set"), "{offered}");
+    assert!(offered.contains("(answers now)"), "{offered}");
+    tty.type_in("large\r");
+    tty.sees("far/large answers from here on");
+    tty.type_in("/model lar");
+    tty.sees("▸ far/large");
+    tty.type_in("\x15/quit\r");
+    assert_eq!(tty.ended(), 0);
 }
 
 #[test]
@@ -939,7 +1130,10 @@ fn what_was_done_can_be_taken_back() {
     tty.until("what was undone", idle("removed "));
     assert!(!machine.root.join("work/made.txt").exists());
     tty.type_in("/fork\r");
-    tty.until("the copy", idle("this is the copy"));
+    let copied = tty.until("the copy", idle("this is the copy"));
+    assert!(copied.contains("↶ undone: removed made.txt"), "{copied}");
+    tty.type_in("/undo\r");
+    tty.until("why not", idle("✗ /undo: no change of a file is left to take back"));
     assert_eq!(fs::read_dir(machine.root.join("data/sessions")).unwrap().count(), 2);
     tty.type_in("/quit\r");
     assert_eq!(tty.ended(), 0);

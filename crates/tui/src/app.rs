@@ -23,13 +23,15 @@ use mainstay_agent::{Approval, ApprovalRequest, Event, Hold};
 use crate::attachments;
 use crate::commands::{self, Command};
 use crate::editor::Editor;
-use crate::highlight::Code;
+use crate::highlight::{Code, plain_code};
 use crate::markdown::Piece;
 use crate::text::Row;
 use crate::transcript::{self, Part};
 
 pub(crate) use approval::{Approving, Choice, Taken};
+pub use picker::ModelOffer;
 pub(crate) use picker::{Choosing, PickKind, Picker};
+use stream::OpenBlock;
 
 /// How long a hint stays at most; the next key and the next turn end it before.
 const HINT: Duration = Duration::from_secs(4);
@@ -57,6 +59,8 @@ pub(crate) enum Msg {
     Session(Box<Told>),
     /// The names of the workspace's files.
     Files(Vec<String>),
+    /// The models that can be chosen, or why that is not known.
+    Models(Result<Vec<ModelOffer>, String>),
     /// Code has its colours.
     Coloured(u64, Vec<Row>),
     /// The external editor was left; none if it could not be used, for this reason.
@@ -147,6 +151,8 @@ pub(crate) enum Effect {
     Colour(Code),
     /// The names of files are wanted.
     LoadFiles,
+    /// The models are wanted that can be chosen.
+    LoadModels,
     /// The text is to be edited elsewhere.
     Edit(String),
     /// A message to be found again with the Up key, in later sessions too.
@@ -179,6 +185,8 @@ pub(crate) enum Order {
     Model(String),
     /// Say which sessions there are.
     ListSessions,
+    /// Begin a new session.
+    New,
     /// Go on with another session.
     Resume(PathBuf),
     /// Go on in a copy.
@@ -303,6 +311,10 @@ pub(crate) struct App {
     pub(crate) jobs: Vec<Job>,
     /// Whether the turn before was cut short with an item in progress.
     pub(crate) is_interrupted: bool,
+    /// The block that is still coming, once its beginning is printed.
+    open_block: Option<OpenBlock>,
+    /// From what length on it is looked at again whether more of it is settled.
+    settles_at: usize,
     hint: Option<(String, Duration)>,
     commits: VecDeque<Commit>,
     last_part: Option<Part>,
@@ -313,6 +325,10 @@ pub(crate) struct App {
     browsing: Option<(usize, Editor)>,
     files: Option<Vec<String>>,
     is_loading_files: bool,
+    models: Option<Vec<ModelOffer>>,
+    is_loading_models: bool,
+    /// Whether a model is to be chosen as soon as they are known.
+    chooses_model: bool,
     next_code: u64,
     last_interrupt: Option<Duration>,
     awaits_editor_key: bool,
@@ -345,6 +361,7 @@ impl App {
                 self.is_loading_files = false;
                 self.complete(&mut effects);
             }
+            Msg::Models(models) => self.models_known(models, &mut effects),
             Msg::Coloured(id, coloured) => self.coloured(id, coloured),
             Msg::Edited(Ok(text)) => self.editor = self.editor.successor(text.trim_end_matches('\n')),
             Msg::Edited(Err(why)) => self.note(transcript::warning(&why)),
@@ -453,10 +470,7 @@ impl App {
     pub(crate) fn committing(&self) -> Vec<Row> {
         let of = |commit: &Commit| match commit {
             Commit::Rows(rows) => rows.clone(),
-            Commit::Code { code, rows, .. } => {
-                let piece = Piece::Code { language: String::new(), code: code.clone() };
-                rows.clone().unwrap_or_else(|| crate::markdown::uncoloured(&piece))
-            }
+            Commit::Code { code, rows, .. } => rows.clone().unwrap_or_else(|| plain_code(code)),
         };
         self.commits.iter().flat_map(of).collect()
     }
@@ -561,12 +575,13 @@ impl App {
                 return self.show(Part::Note, rows);
             }
             Command::Cost => return self.show(Part::Note, self.cost()),
-            Command::Model { name: None } => return self.show(Part::Note, self.model()),
+            Command::Model { name: None } => return self.choose_model(effects),
             Command::Notify { text: None } => return self.show(Part::Note, self.how_to_notify()),
             Command::Quit => return effects.push(Effect::Quit(0)),
             Command::Permissions => Order::Permissions,
             Command::Compact { wish } => Order::Compact(wish),
             Command::Model { name: Some(name) } => Order::Model(name),
+            Command::New => Order::New,
             Command::Resume => Order::ListSessions,
             Command::Fork => Order::Fork,
             Command::Rewind => Order::ListTurns,
@@ -608,13 +623,38 @@ impl App {
         ]
     }
 
-    fn model(&self) -> Vec<Row> {
+    /// Says which model answers, and offers the others where one can be taken now.
+    fn choose_model(&mut self, effects: &mut Vec<Effect>) {
         let Opened { model, window, used, .. } = &self.session;
-        vec![transcript::note(&format!(
+        let words = format!(
             "{model}; {} of {} tokens of its window are used; /model PROVIDER/NAME takes another",
             transcript::tokens(*used),
             transcript::tokens(*window)
-        ))]
+        );
+        self.note(transcript::note(&words));
+        if self.work.is_none() {
+            self.chooses_model = true;
+            effects.push(Effect::LoadModels);
+        }
+    }
+
+    fn models_known(&mut self, models: Result<Vec<ModelOffer>, String>, effects: &mut Vec<Effect>) {
+        self.is_loading_models = false;
+        let is_free = self.overlay.is_none() && self.work.is_none();
+        let chooses = std::mem::take(&mut self.chooses_model) && is_free;
+        match models {
+            Ok(models) if chooses => {
+                let picker = Picker::of_models(&models, &self.session.model);
+                self.models = Some(models);
+                self.offer(picker, "no other model is configured; `mainstay models` says which can be had");
+            }
+            Ok(models) => {
+                self.models = Some(models);
+                self.complete(effects);
+            }
+            Err(why) if chooses => self.say_failure(&why),
+            Err(_) => self.models = Some(Vec::new()),
+        }
     }
 
     fn how_to_notify(&self) -> Vec<Row> {

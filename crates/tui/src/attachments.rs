@@ -98,6 +98,9 @@ fn decoded(address: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// How many images go with one message at most. Providers take smaller ones only where there are more.
+const MOST: usize = 20;
+
 /// A message with the images of these names, and what is to be said about names that are no file.
 ///
 /// # Errors
@@ -111,19 +114,27 @@ pub(crate) fn prompt(
     takes_images: bool,
 ) -> Result<(Prompt, Vec<String>), String> {
     let mut prompt = Prompt::from(text);
-    let mut missing = Vec::new();
-    for name in names {
+    let (there, gone): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| workspace.join(name).try_exists().unwrap_or(true));
+    let missing: Vec<String> =
+        gone.iter().map(|name| format!("there is no file {name}; the message went without it")).collect();
+    if let Some(name) = there.first().filter(|_| !takes_images) {
+        return Err(format!(
+            "not sent: {}: {model} is not said to take images; if it does, say `images = true` in its configuration; to \
+             name the file only, leave out the @",
+            reference(name)
+        ));
+    }
+    if there.len() > MOST {
+        return Err(format!(
+            "not sent: it names {} images, and at most {MOST} go with one message; send the others with the next",
+            there.len()
+        ));
+    }
+    for name in there {
         let refused = |why: &str| format!("not sent: {}: {why}", reference(name));
-        let Some(bytes) = read(&workspace.join(name)).map_err(|why| refused(&why))? else {
-            missing.push(format!("there is no file {name}; the message went without it"));
-            continue;
-        };
-        if !takes_images {
-            return Err(refused(&format!(
-                "{model} is not said to take images; if it does, say `images = true` in its configuration; to name the \
-                 file only, leave out the @"
-            )));
-        }
+        let bytes = read(&workspace.join(name)).map_err(|why| refused(&why))?;
+        let bytes = bytes.ok_or_else(|| refused("it is gone"))?;
         prompt = prompt.image(bytes).map_err(|fault| refused(&fault.to_string()))?;
     }
     Ok((prompt, missing))
@@ -207,8 +218,16 @@ mod tests {
             "not sent: @bad.png: it is no PNG, JPEG, GIF or WebP image"
         );
         assert_eq!(made("@dir.png", true).unwrap_err(), "not sent: @dir.png: it is no file");
-        let refused = made("@bad.png", false).unwrap_err();
-        assert!(refused.starts_with("not sent: @bad.png: local/m is not said to take images"), "{refused}");
+        for name in ["bad.png", "dir.png"] {
+            let refused = made(&format!("@gone.png @{name}"), false).unwrap_err();
+            let said = format!("not sent: @{name}: local/m is not said to take images");
+            assert!(refused.starts_with(&said), "{refused}");
+        }
+        let many = made(&"@bad.png ".repeat(21), true).unwrap_err();
+        assert_eq!(
+            many,
+            "not sent: it names 21 images, and at most 20 go with one message; send the others with the next"
+        );
     }
 
     /// What is behind a name may be another thing between two looks at it.

@@ -21,6 +21,8 @@ pub(crate) enum Command {
         /// The other model.
         name: Option<String>,
     },
+    /// Begins a new session.
+    New,
     /// Offers the sessions to go on with.
     Resume,
     /// Goes on in a copy of the session.
@@ -45,11 +47,12 @@ pub(crate) enum Command {
 }
 
 /// Name, arguments, what it does.
-pub(crate) const COMMANDS: [(&str, &str, &str); 14] = [
+pub(crate) const COMMANDS: [(&str, &str, &str); 15] = [
     ("help", "", "what can be typed, and the keys"),
     ("plan", "", "the whole plan"),
     ("compact", "[WHAT TO KEEP]", "summarise the conversation now"),
     ("model", "[PROVIDER/NAME]", "which model answers; change it"),
+    ("new", "", "begin a new session; this one can be gone on with"),
     ("sessions", "", "the sessions; go on with another"),
     ("resume", "", "the same"),
     ("fork", "", "go on in a copy, the session stays as it is"),
@@ -59,7 +62,7 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 14] = [
     ("cost", "", "what was used"),
     ("permissions", "", "what may be done without asking"),
     ("notify", "[TEXT]", "tell the session something; from elsewhere too"),
-    ("quit", "", "leave; the session can be gone on with"),
+    ("quit", "", "leave, as `exit` does; the session is kept"),
 ];
 
 const KEYS: [(&str, &str); 12] = [
@@ -84,8 +87,12 @@ pub(crate) struct NoCommand {
     pub(crate) name: String,
 }
 
-/// Reads a text. None: it is a message, also where it begins with a path.
+/// Reads a text. None: it is a message, also where it begins with a path. A message that is one word by which people leave
+/// other programs is none.
 pub(crate) fn parse(text: &str) -> Option<Result<Command, NoCommand>> {
+    if matches!(text.trim(), "exit" | "quit") {
+        return Some(Ok(Command::Quit));
+    }
     let typed = text.trim().strip_prefix('/')?;
     let (name, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
     if name.is_empty() || name.contains('/') || text.trim().contains('\n') && !is_known(name) {
@@ -97,6 +104,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<Command, NoCommand>> {
         "plan" => Command::Plan,
         "compact" => Command::Compact { wish: rest },
         "model" => Command::Model { name: rest },
+        "new" => Command::New,
         "sessions" | "resume" => Command::Resume,
         "fork" => Command::Fork,
         "rewind" => Command::Rewind,
@@ -142,7 +150,18 @@ mod tests {
         let wish = Some("keep the errors".to_owned());
         assert_eq!(parse("/compact keep the errors "), Some(Ok(Command::Compact { wish })));
         assert_eq!(parse("/nope"), Some(Err(NoCommand { name: "nope".to_owned() })));
-        for message in ["say /help", "/usr/bin/env is missing", "/", "/todo\nsecond line"] {
+        for leaving in ["exit", " quit ", "/exit", "/q"] {
+            assert_eq!(parse(leaving), Some(Ok(Command::Quit)), "{leaving}");
+        }
+        for message in [
+            "exit the loop early",
+            "Quit",
+            "exit\nquit",
+            "say /help",
+            "/usr/bin/env is missing",
+            "/",
+            "/todo\nsecond line",
+        ] {
             assert_eq!(parse(message), None, "{message}");
         }
     }

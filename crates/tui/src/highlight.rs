@@ -10,8 +10,8 @@ use std::thread;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use syntect::easy::HighlightLines;
-use syntect::highlighting::{FontStyle, Style as Found, Theme};
-use syntect::parsing::SyntaxSet;
+use syntect::highlighting::{FontStyle, HighlightState, Style as Found, Theme};
+use syntect::parsing::{ParseState, SyntaxSet};
 use two_face::theme::EmbeddedThemeName;
 
 use crate::markdown::code_row;
@@ -30,7 +30,12 @@ pub(crate) struct Code {
     pub(crate) language: String,
     /// The code.
     pub(crate) text: String,
+    /// Whether it goes on where the code that was asked for last ends.
+    pub(crate) continues: bool,
 }
+
+/// Where the colours of a block stand at its end.
+type Standing = (HighlightState, ParseState);
 
 /// Colours blocks of code, one after the other.
 pub(crate) struct Highlighter {
@@ -43,10 +48,12 @@ impl Highlighter {
         let (sender, receiver) = mpsc::channel::<Code>();
         // If there is no thread, blocks are shown plain: the sender notices.
         let _ = thread::Builder::new().name("highlight".to_owned()).spawn(move || {
-            let mut loaded = None;
+            let (mut loaded, mut last) = (None, None);
             for code in receiver {
                 let (syntaxes, theme) = loaded.get_or_insert_with(load);
-                done(code.id, coloured(&code, syntaxes, theme));
+                let (rows, standing) = coloured(&code, last.take(), syntaxes, theme);
+                last = standing;
+                done(code.id, rows);
             }
         });
         Highlighter { sender }
@@ -73,20 +80,29 @@ fn load() -> (SyntaxSet, Theme) {
     (two_face::syntax::extra_newlines(), theme)
 }
 
-fn coloured(code: &Code, syntaxes: &SyntaxSet, theme: &Theme) -> Vec<Row> {
+fn coloured(
+    code: &Code,
+    last: Option<Standing>,
+    syntaxes: &SyntaxSet,
+    theme: &Theme,
+) -> (Vec<Row>, Option<Standing>) {
+    let plain = || (plain_code(&code.text), None);
     let found = syntaxes.find_syntax_by_token(first_word(&code.language));
-    let Some(syntax) = found else { return plain_code(&code.text) };
-    let mut lines = HighlightLines::new(syntax, theme);
+    let Some(syntax) = found else { return plain() };
+    let mut lines = match last.filter(|_| code.continues) {
+        Some((colours, place)) => HighlightLines::from_state(theme, colours, place),
+        None => HighlightLines::new(syntax, theme),
+    };
     let mut rows = Vec::new();
     for line in code.text.lines() {
         let with_end = format!("{line}\n");
-        let Ok(parts) = lines.highlight_line(&with_end, syntaxes) else { return plain_code(&code.text) };
+        let Ok(parts) = lines.highlight_line(&with_end, syntaxes) else { return plain() };
         let spans = parts
             .into_iter()
             .map(|(style, part)| Span::styled(plain_line(part.trim_end_matches('\n')), style_of(style)));
         rows.push(code_row(spans.filter(|span| !span.content.is_empty()).collect()));
     }
-    rows
+    (rows, Some(lines.state()))
 }
 
 /// Code without colours.
@@ -127,7 +143,11 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let highlighter = Highlighter::start(move |id, rows| drop(sender.send((id, rows))));
         let text = "fn main() { let s = \"日本\"; } // \u{1b}[31m\n".to_owned();
-        assert!(highlighter.ask(Code { id: 7, language: "rust".to_owned(), text }));
+        let ask = |id, text: &str, continues| {
+            let (language, text) = ("rust".to_owned(), text.to_owned());
+            assert!(highlighter.ask(Code { id, language, text, continues }));
+        };
+        ask(7, &text, false);
         let (id, rows) = receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
         assert_eq!(id, 7);
         assert_eq!(rows.len(), 1);
@@ -135,5 +155,14 @@ mod tests {
         let colours: Vec<_> = rows[0].line.spans.iter().filter_map(|span| span.style.fg).collect();
         assert!(colours.len() > 2, "{colours:?}");
         assert!(!colours.iter().any(|colour| matches!(colour, Color::Rgb(..))), "{colours:?}");
+        // What goes on in the middle of a comment is one.
+        ask(8, "/* let a = 1;\n", false);
+        ask(9, "let a = 1; */\n", true);
+        ask(10, "let a = 1;\n", false);
+        let spans =
+            || receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap().1[0].line.spans.len();
+        let (begun, inside, outside) = (spans(), spans(), spans());
+        assert_eq!(inside, begun, "one style from its beginning to its end");
+        assert!(outside > inside, "{outside} and {inside}");
     }
 }

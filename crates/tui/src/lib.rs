@@ -22,6 +22,7 @@ mod terminal;
 mod worker;
 mod run;
 
+pub use app::ModelOffer;
 pub use painter::Colours;
 pub use run::{Left, Options, Start, run};
 pub use worker::{Host, Prepared};

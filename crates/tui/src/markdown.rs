@@ -1,9 +1,11 @@
 //! Markdown as rows of styled text, also while it is still coming.
 //!
-//! [`finished`] says how much of a growing text can no longer change its looks: all blocks but the last. So only the
-//! last block is read again when more comes. HTML is shown as the text it is, images by their description.
+//! [`finished`] says how much of a growing text can no longer change its looks: all blocks but the last. Of the last one,
+//! [`settled`] says what is as it shall be, if it is a paragraph or code. So only the end of the last block is read again
+//! when more comes. HTML is shown as the text it is, images by their description.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
@@ -13,7 +15,9 @@ use crate::text::{Row, plain, plain_line, width};
 use crate::theme::{ACCENT, BOLD, CODE, DIM, PLAIN};
 
 /// How much of the end of a growing text is shown, in bytes: some screens of it.
-const END: usize = 8 << 10;
+const END: usize = 4 << 10;
+/// How long a paragraph may wait for the end of something that began in it, as of `[` or `*`, in bytes.
+const HOLDS: usize = 4 << 10;
 
 /// A part of a rendered text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +36,11 @@ pub(crate) enum Piece {
 /// How many bytes of a growing text are blocks that nothing behind them changes any more. A line that has no end yet may
 /// still belong to the block before it.
 pub(crate) fn finished(text: &str) -> usize {
-    let text = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    last_block(&text[..text.rfind('\n').map_or(0, |end| end + 1)])
+}
+
+/// Where the last block of a text begins. If it is long, all before it is finished, whether its line has an end or not.
+pub(crate) fn last_block(text: &str) -> usize {
     let mut depth = 0;
     let mut last = 0;
     for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
@@ -49,6 +57,113 @@ pub(crate) fn finished(text: &str) -> usize {
         }
     }
     last
+}
+
+/// The beginning of the last block of a growing text, as far as nothing behind it changes it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// So many bytes of a paragraph. What is behind them reads on its own as it reads there.
+    Paragraph(usize),
+    /// Lines of code.
+    Code {
+        /// The word behind the fence.
+        language: String,
+        /// The lines.
+        code: String,
+        /// The block without them.
+        rest: String,
+    },
+}
+
+/// What is settled of a text that is one block as yet; nothing if it is of a kind whose end changes its beginning, as a
+/// list or a table. Of a paragraph at least `keep` bytes are not.
+pub(crate) fn settled(text: &str, keep: usize) -> Option<Settled> {
+    match text.trim_start_matches('\n') {
+        block if block.starts_with("```") || block.starts_with("~~~") => settled_code(block),
+        _ => settled_paragraph(text, keep).map(Settled::Paragraph),
+    }
+}
+
+fn settled_code(block: &str) -> Option<Settled> {
+    let mut events = Parser::new_ext(block, options()).into_offset_iter();
+    let language = match events.next() {
+        Some((Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))), _)) => language.to_string(),
+        _ => return None,
+    };
+    let mut inside: Option<Range<usize>> = None;
+    for (event, range) in events {
+        match event {
+            Event::Text(_) => inside = Some(inside.map_or(range.start, |inside| inside.start)..range.end),
+            Event::End(TagEnd::CodeBlock) => {}
+            _ => return None,
+        }
+    }
+    let inside = inside?;
+    let last = block[inside.clone()].rfind('\n')?;
+    let (head, rest) = block.split_at(inside.start + last + 1);
+    let (fence, code) = head.split_at(inside.start);
+    Some(Settled::Code { language, code: code.to_owned(), rest: format!("{fence}{rest}") })
+}
+
+/// Where a paragraph can be cut: between words, outside of all that has a beginning and an end, and behind nothing that
+/// may still get its end. One that is very long is cut all the same.
+fn settled_paragraph(text: &str, keep: usize) -> Option<usize> {
+    let most = text.len().checked_sub(keep)?;
+    let (mut depth, mut cut) = (0, None);
+    let (mut is_begun, mut is_open) = (false, false);
+    for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+        match event {
+            Event::Start(Tag::Paragraph) if depth == 0 && !is_begun => {
+                is_begun = true;
+                depth = 1;
+            }
+            Event::Start(_) if depth == 0 => return None,
+            Event::Rule | Event::Html(_) => return None,
+            Event::Start(_) => depth += 1,
+            Event::End(_) => depth -= 1,
+            Event::Text(_) if !is_open => {
+                let end = opening(text, range.clone()).filter(|_| text.len() <= HOLDS);
+                is_open = end.is_some();
+                if depth == 1 {
+                    let end = end.unwrap_or(range.end).min(most).max(range.start);
+                    cut = last_gap(text, range.start..end).or(cut);
+                }
+            }
+            _ => {}
+        }
+    }
+    cut
+}
+
+/// Where something begins in a part of a text that may get its end later.
+fn opening(text: &str, part: Range<usize>) -> Option<usize> {
+    let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let is_opening = |(at, c): &(usize, char)| {
+        let before = text[..part.start + at].chars().next_back();
+        let behind = text[part.start + at + c.len_utf8()..].chars().next();
+        match c {
+            '`' | '[' => true,
+            '*' | '~' => behind.is_none_or(|c| !c.is_whitespace()),
+            '_' => !(is_word(before) && is_word(behind)),
+            '<' => behind.is_none_or(|c| c.is_alphabetic() || "/!?".contains(c)),
+            _ => false,
+        }
+    };
+    text[part.clone()].char_indices().find(is_opening).map(|(at, _)| part.start + at)
+}
+
+/// The last place in a part of a text where a row may end and what is behind it is no sign of a block.
+fn last_gap(text: &str, part: Range<usize>) -> Option<usize> {
+    let is_wide = |c: char| c.is_alphabetic() && width(c.encode_utf8(&mut [0; 4])) == 2;
+    let part = part.start..text.floor_char_boundary(part.end);
+    let ends = text[part.clone()].char_indices().rev().map(|(at, c)| part.start + at + c.len_utf8());
+    ends.into_iter().find(|at| {
+        let mut before = text[..*at].chars().rev();
+        let (last, last_but_one) = (before.next(), before.next());
+        let Some(next) = text[*at..].chars().next().filter(|c| c.is_alphabetic()) else { return false };
+        let is_space = last == Some(' ') && last_but_one.is_some_and(|c| !c.is_whitespace());
+        is_space || is_wide(next) && last.is_some_and(is_wide)
+    })
 }
 
 /// The end of a growing text, for where only its last rows are shown, so that a long block costs no more than a short
@@ -437,7 +552,7 @@ mod tests {
         let paragraph = "many *words* of one paragraph, ".repeat(2_000);
         let words = |text: &str| shown(text, 60).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let end = words(&end_of(&paragraph));
-        assert!(end.len() > 1_000 && words(&paragraph).ends_with(&end), "{}", end.len());
+        assert!(end.len() > 500 && words(&paragraph).ends_with(&end), "{}", end.len());
     }
 
     /// However the text is cut, its finished part and its rest together show what the whole shows.

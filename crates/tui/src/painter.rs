@@ -4,6 +4,9 @@
 //! selecting, searching and scrolling work as ever. The live area stands below it and is moved by printing. All
 //! movement is relative to where the cursor was left, so nothing is ever asked of the terminal, and there is no
 //! alternate screen to come back from. What changes is written in one piece, which terminals that know of it show at once.
+//!
+//! A terminal may have another size before this program hears of it. So rows of the live area are cut at its edge, by the
+//! terminal, where they would be broken; and downwards the cursor goes by line feeds, for which there is always room.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -61,6 +64,11 @@ impl Colours {
 
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
+/// Whether the terminal breaks what is wider than it.
+const CUT: &str = "\x1b[?7l";
+const BREAK: &str = "\x1b[?7h";
+/// Erases a row.
+const ERASE: &str = "\x1b[2K";
 
 /// Draws on a terminal.
 #[derive(Debug)]
@@ -89,11 +97,9 @@ impl<W: Write> Painter<W> {
         let columns = usize::from(view.buffer.area.width);
         for row in rows {
             let broken = row.wrapped(columns);
-            // Behind the last column the cursor still stands on it, and what is there would be erased.
-            let is_full = |line: &Line<'static>| line.width() >= columns;
             match row.wrap {
-                Wrap::Words(_) => broken.iter().for_each(|line| self.line(line, is_full(line), &mut bytes)),
-                Wrap::Terminal => self.line(&row.line, broken.last().is_some_and(is_full), &mut bytes),
+                Wrap::Words(_) => broken.iter().for_each(|line| self.line(line, 1, &mut bytes)),
+                Wrap::Terminal => self.line(&row.line, broken.len(), &mut bytes),
             }
         }
         self.hold(rows);
@@ -131,12 +137,12 @@ impl<W: Write> Painter<W> {
     /// area stands on as many rows as its lines take now.
     pub(crate) fn resized(&mut self, columns: u16) {
         let Some(shown) = self.shown.take() else { return };
-        let area = shown.buffer.area;
+        // Without a cursor to be seen it stands at the very beginning, and nothing is above it.
+        let Some((column, row)) = shown.cursor else { return };
         let columns = columns.max(1);
-        let rows_of = |y: u16| used_columns(&shown.buffer, y).div_ceil(columns).max(1);
-        let above: u16 = (0..self.row.min(area.height)).map(rows_of).sum();
-        let inside = shown.cursor.map_or(0, |(column, _)| column / columns);
-        self.row = above + inside;
+        let above: u16 =
+            (0..row.min(shown.buffer.area.height)).map(|y| rows_of(&shown.buffer, y, columns)).sum();
+        self.row = above + column / columns;
     }
 
     /// Draws a screen of so many rows anew, whatever is on it: the end of the conversation and the live area below it.
@@ -152,8 +158,7 @@ impl<W: Write> Painter<W> {
         }
         lines.truncate(room);
         let mut bytes = format!("{BEGIN}\x1b[0m\x1b[H");
-        // Written over row by row, for the reason that `line` has.
-        lines.iter().rev().for_each(|line| self.line(line, line.width() >= columns, &mut bytes));
+        lines.iter().rev().for_each(|line| self.line(line, 1, &mut bytes));
         self.whole(&view, &mut bytes);
         self.finish(view, bytes)
     }
@@ -162,10 +167,10 @@ impl<W: Write> Painter<W> {
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         let mut bytes = String::new();
         self.to_top(&mut bytes);
-        // Row by row, for the reason that `line` has.
+        // Row by row, for the first reason that `line` has.
         let below = self.shown.take().map_or(0, |shown| shown.buffer.area.height.saturating_sub(1));
         for _ in 0..below {
-            bytes.push_str("\x1b[K\x1b[B");
+            bytes.push_str("\x1b[K\n");
         }
         bytes.push_str("\x1b[K");
         if below > 0 {
@@ -206,21 +211,31 @@ impl<W: Write> Painter<W> {
         }
     }
 
-    /// Writes over what the live area left there. It is not erased before, since tmux takes a screen that is erased from its
-    /// first cell on for one to be kept, and puts it into the scrollback.
-    fn line(&self, line: &Line<'static>, is_full: bool, bytes: &mut String) {
+    /// Writes a line that takes so many rows, in the place of what the live area left there. Each row is erased for itself and
+    /// before it is written: tmux takes a screen that is erased from its first cell on for one to be kept, and counts what
+    /// is erased behind a text as part of it, which it breaks anew where it becomes narrower.
+    fn line(&self, line: &Line<'static>, rows: usize, bytes: &mut String) {
+        bytes.push_str(ERASE);
+        for _ in 1..rows {
+            bytes.push('\n');
+            bytes.push_str(ERASE);
+        }
+        if rows > 1 {
+            let _ = write!(bytes, "\x1b[{}A", rows - 1);
+        }
         let mut style = Style::new();
         for span in &line.spans {
             self.restyle(&mut style, line.style.patch(span.style), bytes);
             bytes.push_str(&inert(&span.content));
         }
         self.restyle(&mut style, Style::new(), bytes);
-        bytes.push_str(if is_full { "\r\n" } else { "\x1b[K\r\n" });
+        bytes.push_str("\r\n");
     }
 
     /// Draws every row from the top of the live area on.
     fn whole(&mut self, view: &View, bytes: &mut String) {
         let height = view.buffer.area.height;
+        bytes.push_str(CUT);
         for y in 0..height {
             if y > 0 {
                 bytes.push_str("\r\n");
@@ -231,17 +246,20 @@ impl<W: Write> Painter<W> {
             }
             self.buffer_row(&view.buffer, y, bytes);
         }
+        bytes.push_str(BREAK);
         self.row = height.saturating_sub(1);
     }
 
     /// Draws the rows that are different.
     fn changes(&mut self, shown: &Buffer, view: &View, bytes: &mut String) {
+        bytes.push_str(CUT);
         for y in 0..view.buffer.area.height {
             if row_of(shown, y) != row_of(&view.buffer, y) {
                 self.go_to_row(y, bytes);
                 self.buffer_row(&view.buffer, y, bytes);
             }
         }
+        bytes.push_str(BREAK);
     }
 
     fn go_to_row(&mut self, y: u16, bytes: &mut String) {
@@ -249,12 +267,13 @@ impl<W: Write> Painter<W> {
         match y.cmp(&self.row) {
             std::cmp::Ordering::Less => drop(write!(bytes, "\x1b[{}A", self.row - y)),
             std::cmp::Ordering::Equal => {}
-            std::cmp::Ordering::Greater => drop(write!(bytes, "\x1b[{}B", y - self.row)),
+            std::cmp::Ordering::Greater => bytes.extend(std::iter::repeat_n('\n', usize::from(y - self.row))),
         }
         self.row = y;
     }
 
     fn buffer_row(&self, buffer: &Buffer, y: u16, bytes: &mut String) {
+        bytes.push_str(ERASE);
         let mut style = Style::new();
         let used = used_columns(buffer, y);
         let mut x = 0;
@@ -265,10 +284,6 @@ impl<W: Write> Painter<W> {
             x += u16::try_from(crate::text::width(cell.symbol())).unwrap_or(1).max(1);
         }
         self.restyle(&mut style, Style::new(), bytes);
-        // Behind the last column the cursor still stands on it, and what is there would be erased.
-        if x < buffer.area.width {
-            bytes.push_str("\x1b[K");
-        }
     }
 
     fn restyle(&self, now: &mut Style, wanted: Style, bytes: &mut String) {
@@ -305,7 +320,10 @@ impl<W: Write> Painter<W> {
                 }
                 bytes.push_str("\x1b[?25h");
             }
-            None => bytes.push_str("\x1b[?25l"),
+            None => {
+                self.go_to_row(0, &mut bytes);
+                bytes.push_str("\x1b[?25l");
+            }
         }
         bytes.push_str(END);
         self.shown = Some(view);
@@ -327,6 +345,19 @@ fn row_of(buffer: &Buffer, y: u16) -> &[Cell] {
     let width = usize::from(buffer.area.width);
     let start = usize::from(y) * width;
     &buffer.content[start..start + width]
+}
+
+/// On how many rows a terminal of so many columns puts what is in a row: no character is broken.
+fn rows_of(buffer: &Buffer, y: u16, columns: u16) -> u16 {
+    let (mut rows, mut used, mut x) = (1, 0, 0);
+    while x < used_columns(buffer, y) {
+        let wide = u16::try_from(crate::text::width(buffer[(x, y)].symbol())).unwrap_or(1).max(1);
+        if used + wide > columns && used > 0 {
+            (rows, used) = (rows + 1, 0);
+        }
+        (used, x) = (used + wide, x + wide);
+    }
+    rows
 }
 
 fn used_columns(buffer: &Buffer, y: u16) -> u16 {

@@ -30,6 +30,9 @@ use crate::worker::{Begin, Host, Job, Outbox, Shared, Worker};
 
 /// How often what streams is drawn.
 const FRAME: Duration = Duration::from_millis(33);
+/// How long nothing is drawn after the terminal got another size. Some tell of sizes four times a second at most (tmux does),
+/// and what is drawn meanwhile for one that is over would leave its traces.
+const RESIZING: Duration = Duration::from_millis(300);
 /// How long after a key what is written is kept.
 const SAVE_AFTER: Duration = Duration::from_millis(250);
 /// How long the end waits for the session's side to finish what it does.
@@ -122,6 +125,8 @@ struct Runtime {
     /// Rows that are to be printed with the next drawing.
     unprinted: Vec<Row>,
     draw_at: Option<Instant>,
+    /// Until when nothing is drawn, since the terminal may get yet another size.
+    resizes_until: Option<Instant>,
     save_at: Option<Instant>,
     options: Options,
 }
@@ -162,6 +167,7 @@ impl Runtime {
             drawn: now,
             unprinted: Vec::new(),
             draw_at: None,
+            resizes_until: None,
             save_at: None,
             options,
         };
@@ -178,6 +184,7 @@ impl Runtime {
             Start::Resume(dir) => id_of(dir).map(|id| id.short().to_owned()),
             Start::New | Start::Choose => None,
         };
+        self.app.session.id.clone_from(&self.session);
         // Who chooses a session gets what was being written in that one.
         if self.options.start != Start::Choose {
             self.adopt()?;
@@ -221,7 +228,7 @@ impl Runtime {
     /// Notes which session is open. A draft that is found with another one does not push away what is being written.
     fn look_at_session(&mut self) -> io::Result<()> {
         let open = &self.app.session.id;
-        if open.is_none() || *open == self.session {
+        if *open == self.session {
             return Ok(());
         }
         self.session.clone_from(open);
@@ -239,7 +246,10 @@ impl Runtime {
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let due = [self.draw_at, self.save_at].into_iter().flatten().min();
-            let tick = self.app.ticks().map(|every| self.drawn + every);
+            let tick = self
+                .app
+                .ticks()
+                .map(|every| (self.drawn + every).max(self.resizes_until.unwrap_or(self.drawn)));
             let msg = tokio::select! {
                 biased;
                 input = next(&mut self.keys) => self.input(input),
@@ -266,9 +276,10 @@ impl Runtime {
         match input {
             Some(Ok(Input::Key(key))) => Some(Msg::Key(key)),
             Some(Ok(Input::Paste(text))) => Some(Msg::Paste(text)),
-            Some(Ok(Input::Resize(columns, rows))) => {
-                self.painter.resized(columns);
-                Some(Msg::Resize(columns, rows))
+            // What is drawn next looks at the size itself, since this one may be of a moment ago.
+            Some(Ok(Input::Resize(..))) => {
+                self.resizes_until = Some(Instant::now() + RESIZING);
+                Some(Msg::Tick)
             }
             Some(Ok(Input::FocusGained | Input::FocusLost | Input::Mouse(_))) => None,
             Some(Err(_)) | None => Some(Msg::Signal(HUNG_UP)),
@@ -296,10 +307,11 @@ impl Runtime {
             taken += 1;
             next = if taken < 500 { self.msgs.try_recv().ok() } else { None };
         }
-        if at_once || self.drawn.elapsed() >= FRAME {
+        let (drawn, now) = (self.drawn, Instant::now());
+        let next = if at_once { now } else { drawn + FRAME };
+        self.draw_at = Some(self.draw_at.unwrap_or(next).min(next).max(self.resizes_until.unwrap_or(next)));
+        if self.draw_at.is_some_and(|at| at <= now) {
             self.draw()?;
-        } else {
-            self.draw_at.get_or_insert(self.drawn + FRAME);
         }
         Ok(None)
     }
@@ -318,6 +330,7 @@ impl Runtime {
     fn draw(&mut self) -> io::Result<()> {
         self.draw_at = None;
         self.drawn = Instant::now();
+        self.look_at_size();
         let view = view(&self.app);
         let rows = std::mem::take(&mut self.unprinted);
         if rows.is_empty() {
@@ -326,6 +339,17 @@ impl Runtime {
             self.painter.print(&rows, view)?
         }
         self.painter.title(&self.title())
+    }
+
+    /// Takes in another size that nobody told of yet: the signal comes behind it.
+    fn look_at_size(&mut self) {
+        let Ok((columns @ 1.., rows @ 1..)) = crossterm::terminal::size() else { return };
+        // One that is the same again is drawn for anew: what was there before may have been lost between.
+        if self.resizes_until.take().is_some() || (columns, rows) != self.app.size {
+            self.painter.resized(columns);
+            let nothing = self.app.update(Msg::Resize(columns, rows), self.begun.elapsed());
+            debug_assert!(nothing.is_empty(), "a size alone asks for nothing");
+        }
     }
 
     fn title(&self) -> String {
@@ -360,6 +384,7 @@ impl Runtime {
             Effect::Cancel => self.shared.cancel(),
             Effect::Colour(code) => self.colour(code),
             Effect::LoadFiles => self.load_files(),
+            Effect::LoadModels => self.load_models(),
             Effect::Edit(text) => self.edit(&text)?,
             Effect::Remember(text) => drop(self.store.remember(&text)),
             Effect::Bell => self.painter.bell()?,
@@ -392,6 +417,15 @@ impl Runtime {
         let look = move || drop(sender.send(Msg::Files(files::list(&workspace))));
         // Without a thread there are no completions.
         let _ = std::thread::Builder::new().name("files".to_owned()).spawn(look);
+    }
+
+    fn load_models(&self) {
+        let (sender, host) = (self.sender.clone(), self.options.host.clone());
+        let workspace = self.app.session.workspace.clone();
+        let look = move || drop(sender.send(Msg::Models(host.models(&workspace))));
+        if let Err(error) = std::thread::Builder::new().name("models".to_owned()).spawn(look) {
+            let _ = self.sender.send(Msg::Models(Err(format!("the models cannot be listed: {error}"))));
+        }
     }
 
     fn look_at_branch(&self) {

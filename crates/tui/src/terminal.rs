@@ -8,7 +8,7 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 /// Pastes are told apart from typing, keys are told with their modifiers, and the title can be put back. A terminal
 /// that knows one of them not ignores it.
 const ENTER: &str = "\x1b[?2004h\x1b[>1u\x1b[22;2t";
-const LEAVE: &str = "\x1b[?2004l\x1b[<1u\x1b[23;2t\x1b[?2026l\x1b[0m\x1b[?25h";
+const LEAVE: &str = "\x1b[?2004l\x1b[<1u\x1b[23;2t\x1b[?2026l\x1b[?7h\x1b[0m\x1b[?25h";
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 

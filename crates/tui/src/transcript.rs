@@ -3,14 +3,16 @@
 //! Everything that is in the log has a look of its own: what the user said, what the model said, a call with what it
 //! brought, and what the runtime added. Nothing of the runtime is ever shown as the model's words, or the other way round.
 
+use std::path::Path;
 use std::time::Duration;
 
 use mainstay_agent::prices::dollars;
 use mainstay_agent::session::conversation::{Item, Step};
 use mainstay_agent::session::entry::{Compaction, Job, Notice, NoticeKind, StopReason};
-use mainstay_agent::session::log::{Passage, WholeConversation};
+use mainstay_agent::session::log::{Passage, SessionSummary, WholeConversation};
 use mainstay_agent::session::message::{Content, Image, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::{Plan, PlanItemStatus, is_plan_tool};
+use mainstay_agent::undo::Undone;
 use mainstay_agent::{PlanChange, PlanChangeKind, TurnReport};
 use ratatui::style::Style;
 use ratatui::text::Span;
@@ -29,6 +31,9 @@ const DIFF_LINES: usize = 16;
 const DETAIL_LINES: usize = 2_000;
 /// The columns that a call's line has at most.
 const CALL_COLUMNS: usize = 200;
+
+/// The columns that a session's title has in a sentence.
+const TITLE_COLUMNS: usize = 40;
 
 /// The columns that a call's line has where the terminal is not known.
 const REPLAY_COLUMNS: usize = 80;
@@ -331,6 +336,27 @@ pub(crate) fn turn_end(report: &TurnReport, took: Duration) -> Vec<Row> {
         StopReason::PlanUnfinished => "the model stopped with items of the plan unfinished",
     };
     vec![warning(words)]
+}
+
+/// A file that was put back, for as long as the conversation is seen.
+pub(crate) fn undone(undone: &Undone, workspace: &Path) -> Row {
+    let what = if undone.is_removed { "removed" } else { "put back" };
+    let path = undone.path.as_path();
+    let path = path.strip_prefix(workspace).unwrap_or(path);
+    Row::new(&format!("↶ undone: {what} {}", path.display()), WARN).indented(2)
+}
+
+/// The session that was interrupted before this one, and how to go on with it.
+pub(crate) fn interrupted(last: &SessionSummary) -> Row {
+    let id = last.id.short();
+    let plan = match last.plan_total {
+        0 => String::new(),
+        total => format!(", plan {}/{total}", last.plan_completed),
+    };
+    let title = shortened(&plain_line(&last.title), TITLE_COLUMNS);
+    warning(&format!(
+        "session {id} was interrupted here{plan}: “{title}”; /resume or `mainstay resume {id}` goes on with it"
+    ))
 }
 
 /// Background jobs that are running.

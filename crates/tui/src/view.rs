@@ -16,7 +16,6 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::app::{App, Approving, Overlay, Phase, Running, Work};
-use crate::markdown::{end_of, render, uncoloured};
 use crate::text::{Row, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
 use crate::transcript::{call_words, duration, plan_sign, tokens};
@@ -64,21 +63,39 @@ pub(crate) fn view(app: &App) -> View {
     left -= activity.len();
     let queue = queue(app, columns, left.min(QUEUED));
     left -= queue.len();
-    let stream = stream(app, columns, left);
+    let below = [&plan, activity, &queue, &bottom.rows, &completion, &status];
+    let stream = stream(app, columns, left.min(stream_rows(below, columns, screen)));
     left -= stream.len();
     let mut rows: Vec<Line<'static>> = Vec::new();
     // What is on its way to the scrollback brings its own distance.
-    if screen >= 12 && left > 0 && !app.is_committing() {
+    if screen >= 12 && left > 0 && !app.is_committing() && !app.is_begun() {
         rows.push(Line::default());
     }
     for part in [&stream, activity, &queue, &plan] {
         rows.extend_from_slice(part);
     }
-    let cursor = bottom.cursor.map(|(column, row)| (column, row + rows.len()));
+    let cursor = bottom.cursor.filter(|_| !is_watching(app)).map(|(column, row)| (column, row + rows.len()));
     rows.extend(bottom.rows);
     rows.extend(completion);
     rows.extend(status);
     drawn(rows, cursor, columns, screen)
+}
+
+/// How many rows what is being said takes at most, above these: so many that a terminal that becomes half as wide, and breaks
+/// all rows anew, has room for the whole live area. What has none ends up in the scrollback, where it is no part of the
+/// conversation.
+fn stream_rows(below: [&[Line<'static>]; 6], columns: usize, screen: usize) -> usize {
+    let broken = |line: &Line<'static>| if line.width() * 2 > columns { 2 } else { 1 };
+    let taken: usize = below.into_iter().flatten().map(broken).sum();
+    // A small one is seldom made smaller.
+    let least = if screen < 12 { 3 } else { 2 };
+    (screen.saturating_sub(taken + 1) / 2).max(least)
+}
+
+/// Whether the user only looks on. There is no cursor then: a terminal that is made smaller keeps what is above the cursor,
+/// and what is below it goes.
+fn is_watching(app: &App) -> bool {
+    app.work.is_some() && app.overlay.is_none() && app.editor.is_empty()
 }
 
 fn drawn(
@@ -102,9 +119,7 @@ fn drawn(
 /// The end of what is on its way to the scrollback.
 fn stream(app: &App, columns: usize, most: usize) -> Vec<Line<'static>> {
     let mut rows: Vec<Row> = app.committing();
-    if !app.stream.trim().is_empty() {
-        rows.extend(render(&end_of(&app.stream)).iter().flat_map(uncoloured));
-    }
+    rows.extend(app.coming());
     let mut lines: Vec<Line<'static>> = Vec::new();
     for row in rows.iter().rev() {
         if lines.len() >= most {

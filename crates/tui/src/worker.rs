@@ -13,16 +13,17 @@ use futures_util::future::BoxFuture;
 use mainstay_agent::session::entry::{Grant, StopReason};
 use mainstay_agent::session::log::{RewindTo, SessionSummary, whole_conversation};
 use mainstay_agent::session::message::Ended;
-use mainstay_agent::undo::undo;
+use mainstay_agent::tools::ToolKind;
+use mainstay_agent::undo::{UndoError, Undone, undo};
 use mainstay_agent::{
-    Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Hold, Notifier, Resumed, Setup,
-    TurnReport,
+    Agent, Approval, ApprovalRequest, Approver, CommandSandbox, Event, Hold, Notifier, Prompt, Resumed,
+    Setup, TurnReport,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{Msg, Opened, Order, Told};
+use crate::app::{ModelOffer, Msg, Opened, Order, Told};
 use crate::attachments;
 use crate::markdown::Piece;
 use crate::text::{Row, plain_line};
@@ -48,6 +49,16 @@ pub trait Host: Send + Sync {
     ///
     /// They cannot be listed.
     fn sessions(&self) -> Result<Vec<SessionSummary>, String>;
+
+    /// The newest session of a workspace, if it was interrupted. It is asked for at every start, so it must be quick.
+    fn interrupted(&self, workspace: &Path) -> Option<SessionSummary>;
+
+    /// The models that are configured for a workspace, as far as that is known without asking anybody.
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot be read.
+    fn models(&self, workspace: &Path) -> Result<Vec<ModelOffer>, String>;
 
     /// Makes a session of its own from the one in a folder, and says where it lies.
     ///
@@ -247,11 +258,16 @@ impl Worker {
     pub(crate) async fn serve(mut self, begin: Begin) {
         match begin {
             Begin::With(dir) => {
-                if !self.resume(&dir, None) && self.agent.is_none() {
+                if self.resume(&dir, None) {
+                    self.say_approve();
+                } else if self.agent.is_none() {
                     self.note("your first message begins a new session; /sessions offers those that exist");
                 }
             }
-            Begin::New => self.prepare(),
+            Begin::New => {
+                self.prepare();
+                self.say_interrupted();
+            }
             Begin::Idle => {}
         }
         self.idle();
@@ -288,12 +304,45 @@ impl Worker {
         }
     }
 
+    /// A new session where the last one was interrupted is perhaps not what the user meant.
+    fn say_interrupted(&self) {
+        let Some(setup) = &self.setup else { return };
+        if let Some(last) = self.host.interrupted(&setup.workspace) {
+            self.show(vec![transcript::interrupted(&last)]);
+        }
+    }
+
+    /// Makes ready for another session, with the model that answers now. Whatever fails, the one before stays.
+    fn begin_anew(&mut self) {
+        if self.keeps_jobs() {
+            return;
+        }
+        let model = self.setup.as_ref().map(|setup| setup.model.name().to_owned());
+        let prepared = match self.host.setup(None, model.as_deref()) {
+            Ok(prepared) => prepared,
+            Err(why) => return self.failed(&why),
+        };
+        let before = self.agent.as_ref().and_then(Agent::session_id).map(|id| id.short().to_owned());
+        self.let_go();
+        self.lost = None;
+        self.notes(&prepared.notes);
+        self.use_setup(self.equipped(prepared.setup));
+        self.tell_opened(false);
+        self.note(&match before {
+            Some(id) => {
+                format!("your next message begins a new session; /resume offers the one before, {id}")
+            }
+            None => "your next message begins a new session".to_owned(),
+        });
+    }
+
     async fn carry_out(&mut self, (order, cancel): Job) {
-        if !matches!(order, Order::ListSessions | Order::Resume(_)) && !self.has_its_session() {
+        if !matches!(order, Order::ListSessions | Order::Resume(_) | Order::New) && !self.has_its_session() {
             return;
         }
         let is_ready = self.setup.is_some();
-        if !is_ready && !matches!(order, Order::ListSessions | Order::Resume(_) | Order::Model(_)) {
+        let prepares = matches!(order, Order::ListSessions | Order::Resume(_) | Order::Model(_) | Order::New);
+        if !is_ready && !prepares {
             self.prepare();
         }
         match order {
@@ -304,9 +353,10 @@ impl Worker {
                 Ok(sessions) => self.shared.tell(Told::Sessions(sessions)),
                 Err(why) => self.failed(&why),
             },
+            Order::New => self.begin_anew(),
             Order::Resume(dir) => {
-                if !self.keeps_jobs() {
-                    self.resume(&dir, None);
+                if !self.keeps_jobs() && self.resume(&dir, None) {
+                    self.say_approve();
                 }
             }
             Order::Fork => self.fork(),
@@ -329,9 +379,7 @@ impl Worker {
 
     async fn prompt(&mut self, text: &str, images: &[String], cancel: &CancellationToken) {
         let Some(setup) = &self.setup else { return self.give_back() };
-        let model = &setup.model;
-        let made = attachments::prompt(text, images, &setup.workspace, model.name(), model.takes_images());
-        let prompt = match made {
+        let prompt = match with_images(text, images, setup).await {
             Ok((prompt, missing)) => {
                 self.show(missing.iter().map(|words| transcript::warning(words)).collect());
                 prompt
@@ -494,6 +542,15 @@ impl Worker {
         }
     }
 
+    /// What is asked about is not the session's matter but that of who runs it, so it may be another than before.
+    fn say_approve(&self) {
+        let Some(setup) = &self.setup else { return };
+        self.note(&format!(
+            "approve = {} holds now; what an earlier run was given with --approve does not go on",
+            setup.approve.as_str()
+        ));
+    }
+
     fn say_resumed(&self, resumed: &Resumed) {
         let mut rows: Vec<Row> =
             resumed.damage.iter().map(|damage| transcript::warning(&damage.to_string())).collect();
@@ -509,7 +566,17 @@ impl Worker {
             )));
         }
         for (open, result) in &resumed.closed {
-            let what = if open.has_ended { "its result is lost" } else { "it was in flight" };
+            let is_command = self
+                .setup
+                .iter()
+                .flat_map(|setup| &setup.tools)
+                .any(|tool| tool.kind() == ToolKind::Command && tool.spec().name == open.call.name);
+            let what = match &open.intent {
+                _ if open.has_ended => "its result is lost",
+                // What is about to run is logged before, so this waited for an answer, or for its turn.
+                None if is_command => "it was not run",
+                Some(_) | None => "it was in flight",
+            };
             rows.push(transcript::warning(&format!("{}: {what}", transcript::call_words(&open.call))));
             rows.extend(transcript::call_detail(&open.call, result).into_iter().skip(1).take(8));
         }
@@ -583,7 +650,7 @@ impl Worker {
     /// Takes file changes back. The log must be free for that, so the agent is let go and taken again.
     fn undo(&mut self) {
         let Some(dir) = self.agent.as_ref().map(Agent::dir) else {
-            return self.note("nothing was changed yet");
+            return self.note("/undo: nothing was changed yet");
         };
         if self.keeps_jobs() {
             return;
@@ -592,17 +659,19 @@ impl Worker {
         let now = (setup.clock)();
         self.let_go();
         match undo(&dir, None, now) {
-            Ok(done) => self.show(
-                done.iter()
-                    .map(|undone| {
-                        let what = if undone.is_removed { "removed" } else { "put back" };
-                        transcript::note(&format!("{what} {}", undone.path))
-                    })
-                    .collect(),
-            ),
-            Err(error) => self.failed(&error.to_string()),
+            Ok(done) => self.say_undone(&done, &setup.workspace),
+            Err(error) => {
+                if let UndoError::Write { done, .. } = &error {
+                    self.say_undone(done, &setup.workspace);
+                }
+                self.failed(&format!("/undo: {error}"));
+            }
         }
         self.take_again(&dir, setup);
+    }
+
+    fn say_undone(&self, done: &[Undone], workspace: &Path) {
+        self.show(done.iter().map(|undone| transcript::undone(undone, workspace)).collect());
     }
 
     fn notify(&self, text: &str) {
@@ -723,6 +792,19 @@ impl Worker {
             self.shared.tell(Told::Say(Part::Note, vec![Piece::Rows(rows)]));
         }
     }
+}
+
+/// A message with its images. Those are read on another thread, since on this one what jobs print is taken from their pipes.
+async fn with_images(text: &str, images: &[String], setup: &Setup) -> Result<(Prompt, Vec<String>), String> {
+    if images.is_empty() {
+        return Ok((Prompt::from(text), Vec::new()));
+    }
+    let (text, images, workspace) = (text.to_owned(), images.to_vec(), setup.workspace.clone());
+    let (model, takes_images) = (setup.model.name().to_owned(), setup.model.takes_images());
+    let read = move || attachments::prompt(&text, &images, &workspace, &model, takes_images);
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|error| format!("not sent: an image cannot be read: {error}"))?
 }
 
 /// Whether a message that waits is delivered at this event, if the turn was not cancelled: the turn goes on behind it, so that

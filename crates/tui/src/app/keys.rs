@@ -146,8 +146,12 @@ impl App {
     }
 
     fn chosen(&mut self, choosing: Choosing, effects: &mut Vec<Effect>) {
+        if choosing == Choosing::Model(self.session.model.clone()) {
+            return self.say_hint("it answers already");
+        }
         self.begin(Phase::Other("a moment"));
         match choosing {
+            Choosing::Model(name) => self.order(Order::Model(name), effects),
             Choosing::Session(dir) => self.order(Order::Resume(dir), effects),
             Choosing::Turn(turn, text) => {
                 self.give_back(text.as_slice());
@@ -313,6 +317,15 @@ impl App {
                 .filter(|name| typed.is_empty() || name.starts_with(typed));
             let what = |name: &str| COMMANDS.iter().find(|known| known.0 == name).map_or("", |known| known.2);
             names.map(|name| (format!("/{name}"), what(name))).collect()
+        } else if before.strip_prefix("/model ").is_some_and(|behind| behind == word) {
+            let Some(models) = &self.models else {
+                if !std::mem::replace(&mut self.is_loading_models, true) {
+                    effects.push(Effect::LoadModels);
+                }
+                return;
+            };
+            let found = fitting(models.iter().map(|model| model.name.as_str()), word, OFFERS);
+            found.into_iter().map(|name| (name, "")).collect()
         } else if let Some(typed) = word.strip_prefix('@') {
             let Some(files) = &self.files else {
                 if !std::mem::replace(&mut self.is_loading_files, true) {

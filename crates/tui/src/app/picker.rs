@@ -1,4 +1,4 @@
-//! A list to choose from: sessions, or turns to go back before.
+//! A list to choose from: sessions, turns to go back before, or models.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,15 @@ use crate::text::{plain_line, shortened};
 /// How many characters of a row are looked at.
 const ROW: usize = 400;
 
+/// A model that can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelOffer {
+    /// Its name, as the configuration and `--model` have it.
+    pub name: String,
+    /// What is known of it, in a few words.
+    pub about: String,
+}
+
 /// What a list is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PickKind {
@@ -19,6 +28,8 @@ pub(crate) enum PickKind {
     Sessions,
     /// Turns to go back before.
     Turns,
+    /// Models that may answer from here on.
+    Models,
 }
 
 /// What is chosen.
@@ -26,6 +37,8 @@ pub(crate) enum PickKind {
 pub(crate) enum Choosing {
     /// The session in this folder.
     Session(PathBuf),
+    /// The model of this name.
+    Model(String),
     /// The end of this turn, and what the next one began with.
     Turn(u64, Option<String>),
 }
@@ -39,7 +52,17 @@ pub(crate) struct Picker {
     pub(crate) filter: String,
     /// Which of the rows that fit is chosen.
     pub(crate) chosen: usize,
-    rows: Vec<(String, Choosing)>,
+    rows: Vec<PickRow>,
+}
+
+/// A row of a list.
+#[derive(Debug)]
+pub(crate) struct PickRow {
+    /// What it says.
+    pub(crate) words: String,
+    /// What stands at its end, however little room there is.
+    pub(crate) end: String,
+    choosing: Choosing,
 }
 
 impl Picker {
@@ -56,7 +79,8 @@ impl Picker {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             all.iter().filter(|session| session.has_prompt && !session.is_child).partition(is_here);
         let row = |session: &SessionSummary, is_here: bool| {
-            (session_words(session, is_here, own, now), Choosing::Session(session.dir.clone()))
+            let (id, choosing) = (session.id.short(), Choosing::Session(session.dir.clone()));
+            PickRow { words: session_words(session, is_here, own, now), end: format!(" · {id}"), choosing }
         };
         let mut rows: Vec<_> = here.into_iter().map(|session| row(session, true)).collect();
         rows.extend(elsewhere.into_iter().map(|session| row(session, false)));
@@ -68,10 +92,24 @@ impl Picker {
         let row = |(turn, text): (u64, Option<String>)| {
             let said = text.as_deref().unwrap_or("(begun by a notification)");
             let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            (format!("{:>3}  {}", turn + 1, shortened(&plain_line(line), ROW)), Choosing::Turn(turn, text))
+            let words = format!("{:>3}  {}", turn + 1, shortened(&plain_line(line), ROW));
+            PickRow { words, end: String::new(), choosing: Choosing::Turn(turn, text) }
         };
         let rows = turns.into_iter().rev().map(row).collect();
         Picker { kind: PickKind::Turns, filter: String::new(), chosen: 0, rows }
+    }
+
+    /// Models, the one that answers now marked.
+    pub(crate) fn of_models(models: &[ModelOffer], now: &str) -> Self {
+        let row = |model: &ModelOffer| {
+            let mark = if model.name == now { " (answers now)" } else { "" };
+            let words = format!("{}{mark}  {}", plain_line(&model.name), plain_line(&model.about));
+            let choosing = Choosing::Model(model.name.clone());
+            PickRow { words: shortened(&words, ROW), end: String::new(), choosing }
+        };
+        let rows = models.iter().map(row).collect();
+        let chosen = models.iter().position(|model| model.name == now).unwrap_or_default();
+        Picker { kind: PickKind::Models, filter: String::new(), chosen, rows }
     }
 
     /// Whether there is nothing to choose.
@@ -80,15 +118,14 @@ impl Picker {
     }
 
     /// The rows that fit what was typed.
-    pub(crate) fn shown(&self) -> Vec<&str> {
-        self.fits().into_iter().map(|(words, _)| words.as_str()).collect()
-    }
-
-    fn fits(&self) -> Vec<&(String, Choosing)> {
+    pub(crate) fn fits(&self) -> Vec<&PickRow> {
         if self.filter.is_empty() {
             return self.rows.iter().collect();
         }
-        let fit = |row: &&(String, Choosing)| !fitting([row.0.as_str()], &self.filter, 1).is_empty();
+        let fit = |row: &&PickRow| {
+            let whole = format!("{}{}", row.words, row.end);
+            !fitting([whole.as_str()], &self.filter, 1).is_empty()
+        };
         self.rows.iter().filter(fit).collect()
     }
 
@@ -100,7 +137,7 @@ impl Picker {
             KeyCode::Down | KeyCode::Tab => self.chosen = (self.chosen + 1).min(last),
             KeyCode::PageUp => self.chosen = self.chosen.saturating_sub(8),
             KeyCode::PageDown => self.chosen = (self.chosen + 8).min(last),
-            KeyCode::Enter => return self.fits().get(self.chosen).map(|(_, choosing)| choosing.clone()),
+            KeyCode::Enter => return self.fits().get(self.chosen).map(|row| row.choosing.clone()),
             KeyCode::Backspace => {
                 self.filter.pop();
                 self.chosen = 0;
@@ -147,7 +184,7 @@ fn session_words(
     let title = plain_line(&session.title);
     let cost = session.totals.known_cost().filter(|cost| *cost > 0);
     let cost = cost.map_or(String::new(), |cost| format!(" · {}", dollars(cost)));
-    shortened(&format!("{age:>6} {plan:>5}  {title}{state}{words}{place}{cost} · {id}"), ROW)
+    shortened(&format!("{age:>6} {plan:>5}  {title}{state}{words}{place}{cost}"), ROW)
 }
 
 fn age(seconds: i64) -> String {

@@ -6,14 +6,45 @@ use mainstay_agent::session::entry::{Answer, Job, StopReason};
 use mainstay_agent::session::message::{Ended, Image, Outcome, ToolCall, ToolResult};
 use mainstay_agent::session::plan::PlanItemStatus;
 use mainstay_agent::{Event, TurnReport};
+use ratatui::text::Span;
 
 use super::{
     App, Approving, Commit, DETAILS, Effect, LONG_TURN, Opened, Overlay, Phase, Picker, Running, Told, Work,
 };
-use crate::highlight::{Code, is_worth_it};
-use crate::markdown::{Piece, finished, render, uncoloured};
+use crate::highlight::{Code, is_worth_it, plain_code};
+use crate::markdown::{Piece, Settled, end_of, finished, last_block, render, settled, uncoloured};
 use crate::text::{Row, plain};
 use crate::transcript::{self, Part};
+
+/// The last block of an answer that is still coming, whose beginning is no part of what is held any more.
+#[derive(Clone, Debug)]
+pub(super) enum OpenBlock {
+    /// A paragraph.
+    Paragraph {
+        /// The row that what is still coming goes on with.
+        row: Vec<Span<'static>>,
+        /// Whether rows before it are printed.
+        is_begun: bool,
+    },
+    /// Code.
+    Code,
+}
+
+/// The rows of what is behind the beginning of a block, with the row that it began, and whether rows before are printed.
+fn joined(open: Option<OpenBlock>, rest: Vec<Piece>) -> (Vec<Row>, bool) {
+    let mut rows: Vec<Row> = rest.iter().flat_map(uncoloured).collect();
+    match open {
+        Some(OpenBlock::Paragraph { row, is_begun }) => {
+            match rows.first_mut() {
+                Some(first) => drop(first.line.spans.splice(0..0, row)),
+                None => rows.push(Row::of(row)),
+            }
+            (rows, is_begun)
+        }
+        Some(OpenBlock::Code) => (rows, true),
+        None => (rows, false),
+    }
+}
 
 impl App {
     pub(super) fn told(&mut self, told: Told, effects: &mut Vec<Effect>) {
@@ -179,11 +210,71 @@ impl App {
         if text.contains('\n') {
             let done = finished(&self.stream);
             if done > 0 {
-                let text: String = self.stream.drain(..done).collect();
-                self.has_partial = true;
-                self.answer(&text, effects);
+                self.answer_with(done, effects);
             }
         }
+        self.settle(effects);
+    }
+
+    /// Prints so many bytes of what is coming: whole blocks.
+    fn answer_with(&mut self, bytes: usize, effects: &mut Vec<Effect>) {
+        let text: String = self.stream.drain(..bytes).collect();
+        self.has_partial = true;
+        self.answer(&text, effects);
+    }
+
+    /// Prints what is as it shall be of a long block that is still coming, so that neither its cost nor the room it takes
+    /// grows with it.
+    fn settle(&mut self, effects: &mut Vec<Effect>) {
+        let columns = usize::from(self.size.0.max(20));
+        if self.stream.len() < self.settles_at.max(4 * columns) {
+            return;
+        }
+        let before = last_block(&self.stream);
+        if before > 0 && self.stream.len() - before > 2 * columns {
+            self.answer_with(before, effects);
+        }
+        match settled(&self.stream, columns) {
+            Some(Settled::Paragraph(cut)) => {
+                let text: String = self.stream.drain(..cut).collect();
+                self.settle_paragraph(&text, columns);
+            }
+            Some(Settled::Code { language, code, rest }) => {
+                self.stream = rest;
+                let continues = self.open_block.replace(OpenBlock::Code).is_some();
+                self.code(Part::Answer, language, code, continues, effects);
+                self.has_partial = true;
+            }
+            None => {}
+        }
+        // The longer it is, the longer it takes to read.
+        self.settles_at = self.stream.len() + columns.max(self.stream.len() / 8);
+    }
+
+    /// Prints the rows that a part of a paragraph fills, and keeps the one that it begins.
+    fn settle_paragraph(&mut self, text: &str, columns: usize) {
+        let (mut rows, was_begun) = joined(self.open_block.take(), render(text));
+        let Some(mut last) = rows.pop() else { return };
+        if text.ends_with(' ') {
+            last.line.spans.push(Span::raw(" "));
+        }
+        let mut lines = last.wrapped(columns);
+        let row = lines.pop().unwrap_or_default().spans;
+        rows.extend(lines.into_iter().map(|line| Row::of(line.spans)));
+        let is_begun = was_begun || !rows.is_empty();
+        self.open_block = Some(OpenBlock::Paragraph { row, is_begun });
+        self.has_partial |= is_begun;
+        self.go_on(Part::Answer, rows, was_begun);
+    }
+
+    /// The rows of what is still coming.
+    pub(crate) fn coming(&self) -> Vec<Row> {
+        joined(self.open_block.clone(), render(&end_of(&self.stream))).0
+    }
+
+    /// Whether the beginning of what is still coming is printed.
+    pub(crate) fn is_begun(&self) -> bool {
+        matches!(self.open_block, Some(OpenBlock::Code | OpenBlock::Paragraph { is_begun: true, .. }))
     }
 
     fn answered(&mut self, answer: &Answer, effects: &mut Vec<Effect>) {
@@ -192,6 +283,7 @@ impl App {
         self.work().reasoning.clear();
         match &answer.ended {
             Ended::Failed { .. } => {
+                (self.open_block, self.settles_at) = (None, 0);
                 if was_partial || !rest.trim().is_empty() {
                     self.note(transcript::note("… the answer was cut; what came of it does not count"));
                 }
@@ -203,10 +295,23 @@ impl App {
         }
     }
 
+    /// Prints text of the model: the rest of the block whose beginning is printed, and what comes behind it.
     fn answer(&mut self, text: &str, effects: &mut Vec<Effect>) {
-        for piece in render(text) {
-            self.piece(Part::Answer, piece, effects);
+        self.settles_at = 0;
+        let mut pieces = render(text).into_iter();
+        match self.open_block.take() {
+            Some(OpenBlock::Code) => {
+                if let Some(Piece::Code { language, code }) = pieces.next() {
+                    self.code(Part::Answer, language, code, true, effects);
+                }
+            }
+            open @ Some(OpenBlock::Paragraph { .. }) => {
+                let (rows, is_begun) = joined(open, pieces.next().into_iter().collect());
+                self.go_on(Part::Answer, rows, is_begun);
+            }
+            None => {}
         }
+        pieces.for_each(|piece| self.piece(Part::Answer, piece, effects));
     }
 
     fn completed(&mut self, call: &ToolCall, result: &ToolResult) {
@@ -261,19 +366,25 @@ impl App {
     }
 
     /// Puts rows behind what is on its way to the scrollback, apart from what is of another kind.
-    pub(super) fn show(&mut self, part: Part, mut rows: Vec<Row>) {
+    pub(super) fn show(&mut self, part: Part, rows: Vec<Row>) {
+        self.go_on(part, rows, false);
+    }
+
+    /// The same for rows that may go on with what was shown last.
+    fn go_on(&mut self, part: Part, mut rows: Vec<Row>, continues: bool) {
         if rows.is_empty() {
             return;
         }
-        if self.stands_apart(part) {
+        if self.stands_apart(part, continues) {
             rows.insert(0, Row::default());
         }
         self.commits.push_back(Commit::Rows(rows));
     }
 
     /// Whether an empty row comes before a part of this kind.
-    fn stands_apart(&mut self, part: Part) -> bool {
+    fn stands_apart(&mut self, part: Part, continues: bool) -> bool {
         match (self.last_part.replace(part), part) {
+            (Some(last), part) if continues && last == part => false,
             (None, _) | (Some(Part::Call | Part::Note), Part::Call | Part::Note) => false,
             (Some(_), _) => true,
         }
@@ -282,17 +393,31 @@ impl App {
     fn piece(&mut self, part: Part, piece: Piece, effects: &mut Vec<Effect>) {
         match piece {
             Piece::Rows(rows) => self.show(part, rows),
-            Piece::Code { language, code } if is_worth_it(&language, &code) => {
-                if self.stands_apart(part) {
-                    self.commits.push_back(Commit::Rows(vec![Row::default()]));
-                }
-                let id = self.next_code;
-                self.next_code += 1;
-                self.commits.push_back(Commit::Code { id, code: code.clone(), rows: None });
-                effects.push(Effect::Colour(Code { id, language, text: code }));
-            }
-            code @ Piece::Code { .. } => self.show(part, uncoloured(&code)),
+            Piece::Code { language, code } => self.code(part, language, code, false, effects),
         }
+    }
+
+    fn code(
+        &mut self,
+        part: Part,
+        language: String,
+        text: String,
+        continues: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        if text.is_empty() {
+            return;
+        }
+        if !is_worth_it(&language, &text) {
+            return self.go_on(part, plain_code(&text), continues);
+        }
+        if self.stands_apart(part, continues) {
+            self.commits.push_back(Commit::Rows(vec![Row::default()]));
+        }
+        let id = self.next_code;
+        self.next_code += 1;
+        self.commits.push_back(Commit::Code { id, code: text.clone(), rows: None });
+        effects.push(Effect::Colour(Code { id, language, text, continues }));
     }
 
     pub(super) fn coloured(&mut self, id: u64, coloured: Vec<Row>) {

@@ -605,3 +605,134 @@ fn an_image_that_is_not_to_be_seen_is_not_sent() {
     let text = format!("{log} like @seen.png");
     assert!(desk.asked().contains(&format!("Do(Prompt {{ text: {text:?}, images: [\"seen.png\"] }})")));
 }
+
+/// What an answer that came in pieces of so many characters left in the scrollback, row by row, and how many rows stood
+/// below it at most.
+fn streamed(text: &str, columns: u16, pieces: usize) -> (Vec<String>, usize) {
+    let mut desk = Desk::working(columns, 24);
+    let (mut rows, mut most) = (Vec::new(), 0);
+    let take = |desk: &mut Desk, rows: &mut Vec<String>| loop {
+        let effects = std::mem::take(&mut desk.effects);
+        if effects.is_empty() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Print(printed) => {
+                    let lines = printed.iter().flat_map(|row| row.wrapped(usize::from(columns)));
+                    rows.extend(lines.map(|line| line.to_string().trim_end().to_owned()));
+                }
+                Effect::Colour(code) => {
+                    desk.send(Msg::Coloured(code.id, plain_code(&code.text)));
+                }
+                _ => {}
+            }
+        }
+    };
+    take(&mut desk, &mut rows);
+    let characters: Vec<char> = text.chars().collect();
+    for piece in characters.chunks(pieces) {
+        desk.event(Event::TextDelta(piece.iter().collect()));
+        take(&mut desk, &mut rows);
+        let coming = desk.app.coming();
+        most = most.max(coming.iter().map(|row| row.wrapped(usize::from(columns)).len()).sum());
+    }
+    desk.event(answer(text, Ended::Complete));
+    take(&mut desk, &mut rows);
+    (rows, most)
+}
+
+/// A long block is printed while it comes. What is there in the end is what is there if all of it came at once, and little
+/// of it waits meanwhile.
+#[test]
+fn a_long_block_is_printed_while_it_comes() {
+    let sentence =
+        "The *parser* reads a `block` after the [other](https://example.invalid/x), snake_case, 2 * 3 < 4. ";
+    let wide = "解析器は、一つのブロックを**順に**読み、文字の間だけで切る。";
+    let line = "    let value = parser.next_block(&mut state, options)?; // 日本語\n\n";
+    let texts = [
+        ("paragraph", format!("# Title\n\n{}\n\nEnd.", sentence.repeat(60).trim())),
+        ("lines", format!("{}\n\nEnd.", "A line of it, not too long.\n- not".replace("- ", "").repeat(90))),
+        ("wide", format!("{}\n\n{}", wide.repeat(50), wide.repeat(50))),
+        ("code", format!("Look:\n\n```rust\n{}```\n\nEnd.", line.repeat(40))),
+        ("open code", format!("~~~~\n{}", line.repeat(40))),
+        ("list", format!("{}\nEnd.", "- one *item* of many\n".repeat(40))),
+    ];
+    for (name, text) in texts {
+        for columns in [40, 80, 133] {
+            let whole = streamed(&text, columns, usize::MAX).0;
+            for pieces in [3, 70] {
+                let (rows, most) = streamed(&text, columns, pieces);
+                assert_eq!(rows, whole, "{name} at {columns} columns in pieces of {pieces}");
+                assert!(name == "list" || most <= 16, "{name} at {columns} columns: {most} rows wait");
+            }
+        }
+    }
+}
+
+/// What opens and finds no end for long holds nothing up.
+#[test]
+fn a_mark_without_an_end_holds_a_paragraph_up_for_some_screens_only() {
+    let text =
+        format!("It begins with a [bracket. {}", "Then come words and words without an end. ".repeat(1_000));
+    let (rows, most) = streamed(&text, 80, 4);
+    assert_eq!(rows, streamed(&text, 80, usize::MAX).0);
+    assert!(most <= 60, "{most}");
+}
+
+/// `/model` offers what is configured, and its name is completed; nothing is looked for on the way of a key.
+#[test]
+fn a_model_is_chosen_from_those_that_are_configured() {
+    let offers = || {
+        ["local/qwen3-coder", "far/other"]
+            .map(|name| ModelOffer { name: name.to_owned(), about: "window 9".to_owned() })
+    };
+    let mut desk = Desk::new(80, 24);
+    desk.write("/model").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["LoadModels"]);
+    desk.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Enter);
+    assert_eq!(desk.app.hint(), Some("it answers already"));
+    desk.write("/model").key(KeyCode::Enter);
+    desk.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Down).key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["LoadModels", r#"Do(Model("far/other"))"#]);
+
+    let mut typed = Desk::new(80, 24);
+    typed.write("/model oth");
+    assert_eq!(typed.asked(), ["LoadModels"], "once");
+    typed.send(Msg::Models(Ok(offers().to_vec()))).key(KeyCode::Tab).key(KeyCode::Enter);
+    assert_eq!(typed.asked(), [r#"Do(Model("far/other"))"#]);
+
+    let mut none = Desk::new(80, 24);
+    none.write("/model").key(KeyCode::Enter).send(Msg::Models(Ok(Vec::new())));
+    assert!(none.printed().contains("no other model is configured"));
+    none.write("/model").key(KeyCode::Enter).send(Msg::Models(Err("the configuration is wrong".to_owned())));
+    assert!(none.printed().contains("✗ the configuration is wrong"));
+
+    let mut working = Desk::working(80, 24);
+    working.effects.clear();
+    working.write("/model").key(KeyCode::Enter);
+    assert_eq!(working.asked(), Vec::<String>::new());
+}
+
+/// Who leaves other programs so leaves this one; in a sentence the word is a word.
+#[test]
+fn exit_and_quit_alone_leave() {
+    for (text, effect) in [
+        ("exit", "Quit(0)"),
+        ("quit", "Quit(0)"),
+        ("exit now", r#"Do(Prompt { text: "exit now", images: [] })"#),
+    ] {
+        let mut desk = Desk::new(80, 24);
+        desk.write(text).key(KeyCode::Enter);
+        assert_eq!(desk.asked(), [effect], "{text}");
+    }
+}
+
+#[test]
+fn a_new_session_is_asked_for() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("/new").key(KeyCode::Enter);
+    assert_eq!(desk.asked(), ["Do(New)"]);
+    desk.tell(Told::Opened(Box::default())).tell(idle(1));
+    assert_eq!((desk.app.session.id.clone(), desk.app.work.is_some()), (None, false));
+}

@@ -140,12 +140,12 @@ fn no_control_character_reaches_the_terminal() {
 /// tmux keeps a screen in its scrollback that is erased from its first cell on; a live area that fills the screen must not
 /// end up there.
 #[test]
-fn a_live_area_that_fills_the_screen_is_written_over_and_not_erased() {
+fn a_live_area_that_fills_the_screen_is_erased_row_by_row() {
     let mut screen = Screen::new(4, 20);
     screen.draw(view_of(&["one", "two", "three is longer", "four"], 20, Some((0, 3))));
     screen.painter.print(&[row("a"), row("b")], view_of(&["› x", "status"], 20, Some((3, 0)))).unwrap();
     let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
-    assert!(bytes.starts_with("\x1b[?2026h\r\x1b[3Aa\x1b[K\r\nb\x1b[K\r\n"), "{bytes:?}");
+    assert!(bytes.starts_with("\x1b[?2026h\r\x1b[3A\x1b[2Ka\r\n\x1b[2Kb\r\n"), "{bytes:?}");
     screen.flush();
     assert_eq!(screen.rows(), ["a", "b", "› x", "status"]);
     screen.draw(view_of(&["one", "two", "three", "four"], 20, Some((0, 3))));
@@ -168,6 +168,45 @@ fn a_narrower_terminal_loses_nothing() {
     std::mem::swap(&mut screen.parser, &mut narrow.parser);
     screen.draw(view_of(&["a live row", "› text", "status"], 10, Some((6, 1))));
     assert_eq!(screen.rows(), ["$ mainstay", "kept", "a live row", "› text", "status"]);
+}
+
+/// Who only looks on has no cursor, and it stands above all that is drawn: however a terminal breaks that anew, nothing above
+/// it was drawn here, and what does not fit any more is lost below it.
+#[test]
+fn without_a_cursor_nothing_of_the_live_area_is_above_it() {
+    let mut screen = Screen::new(10, 20);
+    screen.print(&[row("kept")], view_of(&["a live row of 20 col", "› ", "status"], 20, None));
+    assert_eq!(screen.parser.screen().cursor_position(), (2, 0));
+    screen.draw(view_of(&["a live row of 20 col", "› ", "another"], 20, None));
+    assert_eq!(screen.parser.screen().cursor_position(), (2, 0));
+    screen.painter.resized(10);
+    screen.painter.draw(view_of(&["a live", "› ", "status"], 10, None)).unwrap();
+    let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
+    assert!(bytes.starts_with("\x1b[?2026h\r\x1b[?7l\x1b[2Ka live"), "{bytes:?}");
+}
+
+/// A character of two columns is not broken, so a row of them may take more rows than its columns say.
+#[test]
+fn rows_of_wide_characters_are_counted_as_they_are_broken() {
+    let view = view_of(&["日本語日本語", "ab日", "", "x"], 12, None);
+    let rows = |columns| (0..4).map(|y| rows_of(&view.buffer, y, columns)).collect::<Vec<_>>();
+    assert_eq!(rows(12), [1, 1, 1, 1]);
+    assert_eq!(rows(5), [3, 1, 1, 1]);
+    assert_eq!(rows(3), [6, 2, 1, 1]);
+    assert_eq!(rows(1), [6, 3, 1, 1]);
+}
+
+/// Nothing that was there before is left behind a text, so that a terminal that breaks lines anew takes no blanks for
+/// text; where the terminal breaks a line, each of its rows is free before.
+#[test]
+fn every_row_is_erased_before_it_is_written() {
+    let mut screen = Screen::new(6, 10);
+    screen.draw(view_of(&["0123456789", "0123456789", "0123456789"], 10, None));
+    screen.print(&[row("let a = 1; // x").verbatim()], view_of(&["› "], 10, None));
+    assert_eq!(screen.rows(), ["$ mainstay", "let a = 1; // x", "›"]);
+    screen.painter.print(&[row("let a = 1; // x").verbatim()], view_of(&["› "], 10, None)).unwrap();
+    let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
+    assert!(bytes.contains("\r\x1b[2K\n\x1b[2K\x1b[1Alet a = 1; // x\r\n"), "{bytes:?}");
 }
 
 #[test]

@@ -115,20 +115,23 @@ fn short_answers(approving: &Approving, columns: usize) -> Line<'static> {
 pub(super) fn picker(picker: &Picker, columns: usize, most: usize) -> Section {
     let title = match picker.kind {
         PickKind::Sessions => "Go on with which session? ",
+        PickKind::Models => "Which model answers from here on? ",
         PickKind::Turns => "Go back to before which message? Files stay as they are. ",
     };
     let typed = plain_line(&picker.filter);
     let title = shortened(title, columns.saturating_sub(width(&typed) + 1));
     let cursor = Some((width(&title) + width(&typed), 0));
     let mut rows = vec![Line::from(vec![Span::styled(title, BOLD), Span::styled(typed, ACCENT)])];
-    let shown = picker.shown();
+    let shown = picker.fits();
     let room = most.saturating_sub(2).max(1);
     let first = (picker.chosen + 1).saturating_sub(room);
-    for (place, words) in shown.iter().enumerate().skip(first).take(room) {
+    for (place, row) in shown.iter().enumerate().skip(first).take(room) {
         let is_chosen = place == picker.chosen;
         let style = if is_chosen { SELECTED } else { PLAIN };
         let sign = if is_chosen { "▸ " } else { "  " };
-        rows.push(Line::styled(format!("{sign}{}", shortened(words, columns.saturating_sub(2))), style));
+        // What it ends with is what the row is known by elsewhere.
+        let words = shortened(&row.words, columns.saturating_sub(2 + width(&row.end)));
+        rows.push(Line::styled(shortened(&format!("{sign}{words}{}", row.end), columns), style));
     }
     if shown.is_empty() {
         rows.push(Line::styled("  nothing fits", DIM));

@@ -253,6 +253,7 @@ fn sessions_to_choose_from() {
             session(3, "/work", "add a changelog", 0),
             session(9, "/work", "a stub", 0),
             SessionSummary { is_running: true, ..session(4, "/work", "where I am", 0) },
+            session(5, "/work", &"a title that goes on and on 日本語 ".repeat(20), 0),
         ];
         desk.app.session.id = Some("00000004".to_owned());
         desk.tell(Told::Sessions(sessions)).key(KeyCode::Down);
