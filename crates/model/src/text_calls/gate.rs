@@ -1,6 +1,6 @@
 //! What of an answer may be shown while it streams: all but what may turn out to be a call.
 
-use super::markup::marker_from;
+use super::markup::{marker_from, may_become_calls};
 use crate::settings::TextCallRule;
 
 /// Holds back what may be a call written as text, until it is known.
@@ -34,11 +34,8 @@ impl Gate {
     }
 
     fn showable(&self) -> usize {
-        let begun = self.held.trim_start();
-        // Where text may be calls, an answer that begins like one is held to its end.
-        let may_be_whole = self.rule == TextCallRule::Take
-            && !self.any_shown
-            && (begun.starts_with(['{', '[']) || begun.starts_with("```") || "```".starts_with(begun));
+        // Where text may be calls, an answer that begins like one is held as long as it may be one.
+        let may_be_whole = self.rule == TextCallRule::Take && !self.any_shown && may_become_calls(&self.held);
         if may_be_whole { 0 } else { marker_from(&self.held).unwrap_or(self.held.len()) }
     }
 }

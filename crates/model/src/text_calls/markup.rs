@@ -44,6 +44,10 @@ const MARKERS: &[&str] = &[
     "<|DSML",
 ];
 
+/// What a JSON object that is a call may hold.
+const FIELDS: &[&str] =
+    &["name", "tool", "tool_name", "function", "arguments", "parameters", "args", "input", "id", "type"];
+
 /// The calls of a text that holds nothing else. The tools' schemas say which parameters are text.
 pub(super) fn whole(text: &str, tools: &[ToolSpec]) -> Option<Vec<Written>> {
     let mut scan = Scan { text, at: 0, calls: Vec::new(), in_fence: false, tools };
@@ -75,8 +79,44 @@ pub(super) fn marker_from(text: &str) -> Option<usize> {
     let starts = text.char_indices().filter(|(_, c)| matches!(c, '<' | '[')).map(|(at, _)| at);
     starts.into_iter().find(|at| {
         let rest = &text[*at..];
-        MARKERS.iter().any(|marker| rest.starts_with(marker) || marker.starts_with(rest))
+        MARKERS.iter().any(|marker| may_begin(rest, marker))
     })
+}
+
+/// Whether a text that goes on may become nothing but calls that no marker tells: JSON, alone or in a fence, and whatever else
+/// stands in a fence.
+pub(super) fn may_become_calls(text: &str) -> bool {
+    let begun = text.trim_start();
+    let Some(fenced) = begun.strip_prefix("```") else {
+        return "```".starts_with(begun) || may_become_json(begun);
+    };
+    // The word behind the fence tells nothing.
+    let fenced = fenced.trim_start_matches('`');
+    let Some((_, inside)) = fenced.split_once('\n') else { return !fenced.contains('`') };
+    let inside = inside.trim_start();
+    let name = inside.find('[').unwrap_or(inside.len());
+    let (name, behind) = inside.split_at(name);
+    may_become_json(inside)
+        || is_name(name) && may_begin(behind, "[ARGS]")
+        || MARKERS.iter().any(|marker| may_begin(inside, marker))
+}
+
+/// Whether a text begins with a mark, as far as it goes.
+fn may_begin(text: &str, mark: &str) -> bool {
+    text.starts_with(mark) || mark.starts_with(text)
+}
+
+/// The same for JSON: an object, or a list of some, whose first field a call has.
+fn may_become_json(text: &str) -> bool {
+    let object = text.strip_prefix('[').map_or(text, str::trim_start);
+    let Some(inside) = object.strip_prefix('{') else { return object.is_empty() };
+    match inside.trim_start().strip_prefix('"') {
+        Some(field) => FIELDS.iter().any(|known| match field.split_once('"') {
+            Some((name, _)) => name == *known,
+            None => known.starts_with(field),
+        }),
+        None => inside.trim_start().is_empty(),
+    }
 }
 
 fn is_name(text: &str) -> bool {
@@ -209,9 +249,7 @@ impl<'a> Scan<'a> {
 fn of_object(json: &str) -> Option<(String, String)> {
     let fields = Fields::of(json)?;
     let fields = fields.object("function").unwrap_or(fields);
-    let known =
-        ["name", "tool", "tool_name", "function", "arguments", "parameters", "args", "input", "id", "type"];
-    if fields.iter().any(|(name, _)| !known.contains(&name)) {
+    if fields.iter().any(|(name, _)| !FIELDS.contains(&name)) {
         return None;
     }
     let name = ["name", "tool", "tool_name", "function"].iter().find_map(|field| fields.text(field))?;
