@@ -128,8 +128,8 @@ proptest! {
     /// Whatever comes, it is judged; and a line with a denied command behind it is never allowed.
     #[test]
     fn any_line_is_judged(pieces in prop::collection::vec(prop::sample::select(vec![
-        "ls", "git", "push", " ", " ", ";", "&&", "|", "\n", "$(", ")", "(", "`", "'", "\"", "\\", "$x", "${", "}", "{",
-        "<<E", "E", "#", "*", "if", "then", "fi", "case", "in", "esac", ";;", "for", "do", "done", "[[", "]]", "=",
+        "ls", "git", "push", " ", " ", ";", "&&", "|", "\n", "$(", ")", "(", "`", "'", "\"", "\\", "$x", "${", "}", "{", ",", "..",
+        "<<E", "E", "A=", "#", "*", "if", "then", "fi", "case", "in", "esac", ";;", "for", "do", "done", "[[", "]]", "=",
         ">", "<", "&", "((", "))", "$'", "sh -c", "eval", "xargs", "find . -exec", "\\;", "é", "\t",
     ]), 0..24)) {
         let line: String = pieces.concat();

@@ -607,7 +607,9 @@ impl Reader<'_> {
             }
         }
         if is_braced && word.may_split {
-            word.pieces = vec![Piece::Any];
+            // What stands before the value, as in `A={b,c}`, is the same in each.
+            word.pieces.truncate(word.value_at.unwrap_or_default());
+            word.pieces.push(Piece::Any);
         }
         word
     }
