@@ -380,8 +380,7 @@ impl App {
             "the session's thread ended by itself; what is in the log is kept, and what you wrote too: \
              mainstay resume --last",
         );
-        effects.push(Effect::Print(self.committing()));
-        self.commits.clear();
+        effects.push(Effect::Print(self.take_committing()));
         effects.push(Effect::Quit(1));
     }
 
@@ -473,6 +472,13 @@ impl App {
             Commit::Code { code, rows, .. } => rows.clone().unwrap_or_else(|| plain_code(code)),
         };
         self.commits.iter().flat_map(of).collect()
+    }
+
+    /// The same, at the end of all: nothing waits for its colours any more.
+    pub(crate) fn take_committing(&mut self) -> Vec<Row> {
+        let rows = self.committing();
+        self.commits.clear();
+        rows
     }
 
     fn say_hint(&mut self, words: &str) {
@@ -652,8 +658,13 @@ impl App {
                 self.models = Some(models);
                 self.complete(effects);
             }
-            Err(why) if chooses => self.say_failure(&why),
-            Err(_) => self.models = Some(Vec::new()),
+            Err(why) => {
+                // Another time it may be known.
+                self.models = None;
+                if chooses {
+                    self.say_failure(&why);
+                }
+            }
         }
     }
 

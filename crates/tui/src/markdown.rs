@@ -59,7 +59,8 @@ pub(crate) fn last_block(text: &str) -> usize {
     last
 }
 
-/// The beginning of the last block of a growing text, as far as nothing behind it changes it any more.
+/// The beginning of the last block of a growing text, as far as nothing behind it changes it any more; but a paragraph may
+/// become a heading by a line of dashes or equals signs below it, however long it is, and what is settled stays text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// So many bytes of a paragraph. What is behind them reads on its own as it reads there.
@@ -108,6 +109,9 @@ fn settled_code(block: &str) -> Option<Settled> {
 /// Where a paragraph can be cut: between words, outside of all that has a beginning and an end, and behind nothing that
 /// may still get its end. One that is very long is cut all the same.
 fn settled_paragraph(text: &str, keep: usize) -> Option<usize> {
+    if text.len() <= HOLDS && may_become_table(text) {
+        return None;
+    }
     let most = text.len().checked_sub(keep)?;
     let (mut depth, mut cut) = (0, None);
     let (mut is_begun, mut is_open) = (false, false);
@@ -122,7 +126,7 @@ fn settled_paragraph(text: &str, keep: usize) -> Option<usize> {
             Event::Start(_) => depth += 1,
             Event::End(_) => depth -= 1,
             Event::Text(_) if !is_open => {
-                let end = opening(text, range.clone()).filter(|_| text.len() <= HOLDS);
+                let end = opening(text, range.clone()).filter(|end| text.len() - end <= HOLDS);
                 is_open = end.is_some();
                 if depth == 1 {
                     let end = end.unwrap_or(range.end).min(most).max(range.start);
@@ -135,6 +139,13 @@ fn settled_paragraph(text: &str, keep: usize) -> Option<usize> {
     cut
 }
 
+/// Whether a paragraph is the head of a table if a row of dashes comes below its first line.
+fn may_become_table(text: &str) -> bool {
+    let mut lines = text.trim_start_matches('\n').split_inclusive('\n');
+    let (head, below) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    head.contains('|') && !below.ends_with('\n')
+}
+
 /// Where something begins in a part of a text that may get its end later.
 fn opening(text: &str, part: Range<usize>) -> Option<usize> {
     let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -142,7 +153,12 @@ fn opening(text: &str, part: Range<usize>) -> Option<usize> {
         let before = text[..part.start + at].chars().next_back();
         let behind = text[part.start + at + c.len_utf8()..].chars().next();
         match c {
-            '`' | '[' => true,
+            '`' => true,
+            // One that is closed, with no address behind it, is a pair of brackets.
+            '[' => {
+                let address = text[part.start + at..].split_once(']').map(|(_, behind)| behind);
+                address.is_none_or(|behind| behind.is_empty() || behind.starts_with(['(', '[', ':']))
+            }
             '*' | '~' => behind.is_none_or(|c| !c.is_whitespace()),
             '_' => !(is_word(before) && is_word(behind)),
             '<' => behind.is_none_or(|c| c.is_alphabetic() || "/!?".contains(c)),

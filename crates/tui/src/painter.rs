@@ -79,6 +79,8 @@ pub(crate) struct Painter<W> {
     shown: Option<View>,
     /// In which row of the live area the cursor is.
     row: u16,
+    /// On how many rows of the terminal the live area stands.
+    live: u16,
     title: String,
     /// The last rows of the conversation.
     printed: VecDeque<Row>,
@@ -87,7 +89,7 @@ pub(crate) struct Painter<W> {
 impl<W: Write> Painter<W> {
     /// A painter that writes to `out`. The cursor must be at the beginning of an empty line.
     pub(crate) fn new(out: W, colours: Colours) -> Self {
-        Painter { out, colours, shown: None, row: 0, title: String::new(), printed: VecDeque::new() }
+        Painter { out, colours, shown: None, row: 0, live: 0, title: String::new(), printed: VecDeque::new() }
     }
 
     /// Prints rows above the live area and draws it below them.
@@ -95,12 +97,15 @@ impl<W: Write> Painter<W> {
         let mut bytes = String::from(BEGIN);
         self.to_top(&mut bytes);
         let columns = usize::from(view.buffer.area.width);
+        // Only where the live area stood there is something to be erased; further down, rows would be scrolled away for it.
+        let mut left = usize::from(self.live);
         for row in rows {
             let broken = row.wrapped(columns);
             match row.wrap {
                 Wrap::Words(_) => broken.iter().for_each(|line| self.line(line, 1, &mut bytes)),
-                Wrap::Terminal => self.line(&row.line, broken.len(), &mut bytes),
+                Wrap::Terminal => self.line(&row.line, broken.len().min(left), &mut bytes),
             }
+            left = left.saturating_sub(broken.len());
         }
         self.hold(rows);
         self.whole(&view, &mut bytes);
@@ -137,12 +142,15 @@ impl<W: Write> Painter<W> {
     /// area stands on as many rows as its lines take now.
     pub(crate) fn resized(&mut self, columns: u16) {
         let Some(shown) = self.shown.take() else { return };
-        // Without a cursor to be seen it stands at the very beginning, and nothing is above it.
-        let Some((column, row)) = shown.cursor else { return };
         let columns = columns.max(1);
-        let above: u16 =
-            (0..row.min(shown.buffer.area.height)).map(|y| rows_of(&shown.buffer, y, columns)).sum();
-        self.row = above + column / columns;
+        let height = shown.buffer.area.height;
+        let rows_before = |row: u16| (0..row.min(height)).map(|y| rows_of(&shown.buffer, y, columns)).sum();
+        self.live = rows_before(height);
+        // Without a cursor to be seen it stands at the very beginning, and nothing is above it.
+        if let Some((column, row)) = shown.cursor {
+            let above: u16 = rows_before(row);
+            self.row = above + column / columns;
+        }
     }
 
     /// Draws a screen of so many rows anew, whatever is on it: the end of the conversation and the live area below it.
@@ -211,7 +219,7 @@ impl<W: Write> Painter<W> {
         }
     }
 
-    /// Writes a line that takes so many rows, in the place of what the live area left there. Each row is erased for itself and
+    /// Writes a line over so many rows of the live area, one at least. Each row is erased for itself and
     /// before it is written: tmux takes a screen that is erased from its first cell on for one to be kept, and counts what
     /// is erased behind a text as part of it, which it breaks anew where it becomes narrower.
     fn line(&self, line: &Line<'static>, rows: usize, bytes: &mut String) {
@@ -326,6 +334,7 @@ impl<W: Write> Painter<W> {
             }
         }
         bytes.push_str(END);
+        self.live = view.buffer.area.height;
         self.shown = Some(view);
         self.out.write_all(bytes.as_bytes())?;
         self.out.flush()

@@ -347,8 +347,16 @@ impl Runtime {
         // One that is the same again is drawn for anew: what was there before may have been lost between.
         if self.resizes_until.take().is_some() || (columns, rows) != self.app.size {
             self.painter.resized(columns);
-            let nothing = self.app.update(Msg::Resize(columns, rows), self.begun.elapsed());
-            debug_assert!(nothing.is_empty(), "a size alone asks for nothing");
+            self.tell(Msg::Resize(columns, rows));
+        }
+    }
+
+    /// Tells something of which only what it has printed matters: a size, or what comes when all is over.
+    fn tell(&mut self, msg: Msg) {
+        for effect in self.app.update(msg, self.begun.elapsed()) {
+            if let Effect::Print(rows) = effect {
+                self.unprinted.extend(rows);
+            }
         }
     }
 
@@ -488,12 +496,9 @@ impl Runtime {
             if matches!(msg, Msg::Gone) {
                 continue;
             }
-            for effect in self.app.update(msg, self.begun.elapsed()) {
-                if let Effect::Print(rows) = effect {
-                    self.unprinted.extend(rows);
-                }
-            }
+            self.tell(msg);
         }
+        self.unprinted.extend(self.app.take_committing());
         let _ = self.save();
         let _ = self.draw();
         let _ = self.painter.clear();

@@ -124,6 +124,8 @@ impl App {
 
     fn opened(&mut self, opened: Opened) {
         self.is_interrupted = opened.was_interrupted && opened.plan.plan.has_unfinished();
+        // Another workspace may have others.
+        self.models = None;
         self.session = opened;
     }
 

@@ -657,6 +657,11 @@ fn a_long_block_is_printed_while_it_comes() {
         ("code", format!("Look:\n\n```rust\n{}```\n\nEnd.", line.repeat(40))),
         ("open code", format!("~~~~\n{}", line.repeat(40))),
         ("list", format!("{}\nEnd.", "- one *item* of many\n".repeat(40))),
+        ("table", {
+            let row = |cell: &str| format!("|{}\n", format!(" {cell} |").repeat(24));
+            format!("{}{}{}\nEnd.", row("Heading of it"), row("-----"), row("cell").repeat(9))
+        }),
+        ("brackets", format!("{}\n\nEnd.", "See [1] and a[0] of them, said so. ".repeat(60).trim())),
     ];
     for (name, text) in texts {
         for columns in [40, 80, 133] {
@@ -664,7 +669,10 @@ fn a_long_block_is_printed_while_it_comes() {
             for pieces in [3, 70] {
                 let (rows, most) = streamed(&text, columns, pieces);
                 assert_eq!(rows, whole, "{name} at {columns} columns in pieces of {pieces}");
-                assert!(name == "list" || most <= 16, "{name} at {columns} columns: {most} rows wait");
+                assert!(
+                    ["list", "table"].contains(&name) || most <= 16,
+                    "{name} at {columns} columns: {most} rows wait"
+                );
             }
         }
     }

@@ -202,11 +202,22 @@ fn rows_of_wide_characters_are_counted_as_they_are_broken() {
 fn every_row_is_erased_before_it_is_written() {
     let mut screen = Screen::new(6, 10);
     screen.draw(view_of(&["0123456789", "0123456789", "0123456789"], 10, None));
-    screen.print(&[row("let a = 1; // x").verbatim()], view_of(&["› "], 10, None));
-    assert_eq!(screen.rows(), ["$ mainstay", "let a = 1; // x", "›"]);
+    screen.print(&[row("let a = 1; // x").verbatim()], view_of(&["› ", "below"], 10, None));
+    assert_eq!(screen.rows(), ["$ mainstay", "let a = 1; // x", "›", "below"]);
     screen.painter.print(&[row("let a = 1; // x").verbatim()], view_of(&["› "], 10, None)).unwrap();
     let bytes = String::from_utf8(screen.painter.out.clone()).unwrap();
     assert!(bytes.contains("\r\x1b[2K\n\x1b[2K\x1b[1Alet a = 1; // x\r\n"), "{bytes:?}");
+}
+
+/// A line of code that is higher than the screen scrolls away what it fills, and nothing else.
+#[test]
+fn a_line_that_is_higher_than_the_screen_leaves_no_blanks() {
+    let mut screen = Screen::new(6, 10);
+    screen.draw(view_of(&["one", "two", "three"], 10, None));
+    let long = "0123456789".repeat(20);
+    screen.print(&[row(&long).verbatim()], view_of(&["› "], 10, None));
+    let blank = screen.everything().into_iter().filter(String::is_empty).count();
+    assert_eq!(blank, 0);
 }
 
 #[test]
