@@ -45,8 +45,19 @@ const MARKERS: &[&str] = &[
 ];
 
 /// What a JSON object that is a call may hold.
-const FIELDS: &[&str] =
-    &["name", "tool", "tool_name", "function", "arguments", "parameters", "args", "input", "id", "type"];
+const FIELDS: &[&str] = &[
+    "name",
+    "tool",
+    "tool_name",
+    "function",
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "id",
+    "type",
+    "index",
+];
 
 /// The calls of a text that holds nothing else. The tools' schemas say which parameters are text.
 pub(super) fn whole(text: &str, tools: &[ToolSpec]) -> Option<Vec<Written>> {
@@ -88,17 +99,19 @@ pub(super) fn marker_from(text: &str) -> Option<usize> {
 pub(super) fn may_become_calls(text: &str) -> bool {
     let begun = text.trim_start();
     let Some(fenced) = begun.strip_prefix("```") else {
-        return "```".starts_with(begun) || may_become_json(begun);
+        return "```".starts_with(begun) || may_become_call(begun);
     };
     // The word behind the fence tells nothing.
     let fenced = fenced.trim_start_matches('`');
     let Some((_, inside)) = fenced.split_once('\n') else { return !fenced.contains('`') };
     let inside = inside.trim_start();
-    let name = inside.find('[').unwrap_or(inside.len());
-    let (name, behind) = inside.split_at(name);
-    may_become_json(inside)
-        || is_name(name) && may_begin(behind, "[ARGS]")
-        || MARKERS.iter().any(|marker| may_begin(inside, marker))
+    may_become_call(inside) || MARKERS.iter().any(|marker| may_begin(inside, marker))
+}
+
+/// The same for one that begins at once: with JSON, or with `name[ARGS]`.
+fn may_become_call(text: &str) -> bool {
+    let (name, behind) = text.split_at(text.find('[').unwrap_or(text.len()));
+    may_become_json(text) || is_name(name) && may_begin(behind, "[ARGS]")
 }
 
 /// Whether a text begins with a mark, as far as it goes.
@@ -106,17 +119,54 @@ fn may_begin(text: &str, mark: &str) -> bool {
     text.starts_with(mark) || mark.starts_with(text)
 }
 
-/// The same for JSON: an object, or a list of some, whose first field a call has.
+/// The same for JSON: an object, or a list of some, of no field but those that a call has, and behind it more of the kind.
 fn may_become_json(text: &str) -> bool {
-    let object = text.strip_prefix('[').map_or(text, str::trim_start);
-    let Some(inside) = object.strip_prefix('{') else { return object.is_empty() };
-    match inside.trim_start().strip_prefix('"') {
-        Some(field) => FIELDS.iter().any(|known| match field.split_once('"') {
-            Some((name, _)) => name == *known,
-            None => known.starts_with(field),
-        }),
-        None => inside.trim_start().is_empty(),
+    let list = text.strip_prefix('[').map(str::trim_start);
+    let (object, fields_at) = list.map_or((text, 1), |inside| (inside, 2));
+    if !object.is_empty() && !object.starts_with('{') {
+        return false;
     }
+    let (mut at, mut depth, mut is_field) = (0, fields_at - 1, false);
+    while let Some(c) = object[at..].chars().next() {
+        at += c.len_utf8();
+        match c {
+            '"' => {
+                let string = &object[at..];
+                let end = string_end(string);
+                let fits =
+                    |known: &&str| end.map_or(known.starts_with(string), |end| **known == string[..end]);
+                if is_field && depth == fields_at && !FIELDS.iter().any(&fits) {
+                    return false;
+                }
+                is_field = false;
+                at += end.map_or(string.len(), |end| end + 1);
+            }
+            '{' | '[' => {
+                depth += 1;
+                is_field = true;
+            }
+            ',' => is_field = true,
+            '}' | ']' => {
+                depth -= 1;
+                if depth == 0 {
+                    let behind = object[at..].trim_start().trim_start_matches('`').trim_start();
+                    return behind.is_empty() || behind.starts_with('<') || may_become_json(behind);
+                }
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+/// Where a JSON string ends whose first quote is left out.
+fn string_end(string: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    string.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
 }
 
 fn is_name(text: &str) -> bool {
@@ -247,9 +297,10 @@ impl<'a> Scan<'a> {
 
 /// The name and arguments of a JSON object that is a call.
 fn of_object(json: &str) -> Option<(String, String)> {
-    let fields = Fields::of(json)?;
-    let fields = fields.object("function").unwrap_or(fields);
-    if fields.iter().any(|(name, _)| !FIELDS.contains(&name)) {
+    let is_of_call = |fields: &Fields<'_>| fields.iter().all(|(name, _)| FIELDS.contains(&name));
+    let outer = Fields::of(json).filter(is_of_call)?;
+    let fields = outer.object("function").unwrap_or(outer);
+    if !is_of_call(&fields) {
         return None;
     }
     let name = ["name", "tool", "tool_name", "function"].iter().find_map(|field| fields.text(field))?;
