@@ -48,20 +48,21 @@ impl Lock {
         let path = lock_path(dir);
         let open =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let mut file = open.map_err(LockError::Io)?;
-        let folder = File::open(dir).map_err(LockError::Io)?;
-        for locked in [file.try_lock(), folder.try_lock()] {
+        let file = open.map_err(LockError::Io)?;
+        // From here on it is freed again, should the other one be held.
+        let mut lock = Lock { file, folder: File::open(dir).map_err(LockError::Io)? };
+        for locked in [lock.file.try_lock(), lock.folder.try_lock()] {
             match locked {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut file))),
+                Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut lock.file))),
                 Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
             }
         }
         let holder = Holder { pid: std::process::id(), started: format!("{now:.0}") };
         // The name of the holder is a courtesy to whoever is refused: the lock holds without it, on a full disk too.
-        let _ = file.set_len(0);
-        let _ = serde_json::to_vec(&holder).map(|text| file.write_all(&text));
-        Ok(Lock { file, folder })
+        let _ = lock.file.set_len(0);
+        let _ = serde_json::to_vec(&holder).map(|text| lock.file.write_all(&text));
+        Ok(lock)
     }
 }
 
