@@ -90,9 +90,7 @@ pub(super) fn resolve(
             let provider = Provider::find(provider, name, config)?;
             let key = provider.key(&surroundings.environment)?;
             let ca_certificates = provider.certificates(config, &surroundings.current_dir)?;
-            if !provider.base_url.is_loopback() {
-                check_proxies(&surroundings.environment)?;
-            }
+            check_proxies(&provider.base_url, &surroundings.environment)?;
             let effort = config.values.effort.clone();
             let served = provider.serve(model, effort)?;
             Ok(ModelConfig::Served(Box::new(ServedModel { key, ca_certificates, ..served })))
@@ -101,13 +99,20 @@ pub(super) fn resolve(
 }
 
 /// The variables that name proxies, each in the two ways that count; the first that is set does.
-const PROXIES: [[&str; 2]; 3] =
-    [["HTTPS_PROXY", "https_proxy"], ["HTTP_PROXY", "http_proxy"], ["ALL_PROXY", "all_proxy"]];
+const HTTP_PROXIES: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
+const HTTPS_PROXIES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+const ALL_PROXIES: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 
-/// Refuses what names no proxy: requests would go past the one that was meant. What it says may hold a password.
-fn check_proxies(environment: &Environment) -> Result<(), CliError> {
+/// Refuses what names no proxy: requests to this address would go past the one that was meant. What it says may hold a
+/// password.
+fn check_proxies(base_url: &BaseUrl, environment: &Environment) -> Result<(), CliError> {
+    if base_url.is_loopback() {
+        return Ok(());
+    }
+    let is_https = base_url.to_string().starts_with("https:");
+    let asked = [if is_https { HTTPS_PROXIES } else { HTTP_PROXIES }, ALL_PROXIES];
     let set = |name: &&str| environment.get(name).map(|value| (name.to_string(), value.to_owned()));
-    let of_each = PROXIES.iter().filter_map(|names| names.iter().find_map(set));
+    let of_each = asked.iter().filter_map(|names| names.iter().find_map(set));
     for (name, value) in of_each {
         if !value.to_str().is_some_and(is_proxy) {
             let why = format!("the variable {name} does not name a proxy");

@@ -341,7 +341,7 @@ fn a_variable_that_names_no_proxy_is_said_without_what_it_holds() {
     for (name, value) in [
         ("HTTPS_PROXY", "ftp://proxy.test:21"),
         ("https_proxy", "me:private@proxy test"),
-        ("HTTP_PROXY", "http://:8080"),
+        ("ALL_PROXY", "http://:8080"),
         ("all_proxy", "file:///proxy"),
     ] {
         let (code, text) = of("openai", name, value).error();
@@ -356,4 +356,5 @@ fn a_variable_that_names_no_proxy_is_said_without_what_it_holds() {
     for value in ["proxy.test:3128", "http://me:private@proxy.test", "socks5h://[::1]:1080", ""] {
         assert!(of("openai", "HTTPS_PROXY", value).resolve().is_ok(), "{value}");
     }
+    assert!(of("openai", "HTTP_PROXY", "ftp://proxy.test").resolve().is_ok(), "it is asked over https");
 }
