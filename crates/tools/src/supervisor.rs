@@ -112,9 +112,9 @@ struct Company {
     running: usize,
     /// Whether the end of one was not seen, or processes of it run on, so that nobody knows what is whose.
     is_doubtful: bool,
-    /// How many have made what could not be moved.
+    /// How many have made something in a place where nothing may be that could not be moved.
     stuck: u64,
-    /// Of how many of those a later look has found nothing any more.
+    /// Of how many of those a later look at these places has found nothing any more.
     settled: u64,
 }
 

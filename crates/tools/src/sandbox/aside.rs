@@ -16,7 +16,8 @@ use super::{Aside, Fate, Layout};
 /// The names that are tried for what is moved.
 const NAMES: std::ops::Range<u32> = 1..1_000;
 
-/// Moves what lies at a path in what may be written. None if nothing lies there any more: another keeper was faster.
+/// Moves what lies at a path. None if nothing lies there any more, since another keeper was faster, and none if it lies in
+/// nothing that commands may write: then none has made it.
 pub(super) fn put_aside(layout: &Layout, path: &Path) -> Option<Aside> {
     let fate = match moved(layout, path) {
         Ok(to) => Fate::Moved(FilePath(to)),

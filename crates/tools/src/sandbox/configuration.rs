@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::git::Asked;
+use super::git::Repository;
 use crate::paths::resolved;
 use crate::repository::small_file;
 
@@ -27,8 +27,8 @@ const LONGEST: usize = 4 << 20;
 /// # Errors
 ///
 /// Why git does not say, or does not say all.
-pub(super) fn led_to(asked: &Asked, git: &Path) -> Result<Vec<PathBuf>, String> {
-    let Asked { root, directories, is_named } = asked;
+pub(super) fn led_to(repository: &Repository, git: &Path) -> Result<Vec<PathBuf>, String> {
+    let Repository { root, directories, is_named } = repository;
     let mut command = Command::new(git);
     if let (true, [directory]) = (is_named, directories.as_slice()) {
         // Where it is checked out need not be there.

@@ -30,7 +30,7 @@ pub(super) struct Git {
 
 /// A repository whose configuration git is asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Repository {
     /// Where it is checked out, as far as that is known; else where it lies.
     pub(super) root: PathBuf,
     /// Its directories.
@@ -42,11 +42,11 @@ pub(super) struct Asked {
 impl Git {
     /// The repository around the workspace, and each other part of it that has a configuration of its own, or is
     /// checked out elsewhere.
-    pub(super) fn asked(&self, root: &Path) -> impl Iterator<Item = Asked> {
+    pub(super) fn parts(&self, root: &Path) -> impl Iterator<Item = Repository> {
         let directories = self.directories.clone();
-        let first = Asked { root: root.to_owned(), directories, is_named: false };
+        let first = Repository { root: root.to_owned(), directories, is_named: false };
         let parts = self.repositories.iter().filter(|part| !self.around.contains(part));
-        std::iter::once(first).chain(parts.map(|part| Asked {
+        std::iter::once(first).chain(parts.map(|part| Repository {
             root: checked_out(part),
             directories: vec![part.clone()],
             is_named: true,

@@ -232,8 +232,8 @@ fn led_to(root: &Path, repositories: &Git, sandbox: &Sandbox, open: &mut Vec<Str
         return Vec::new();
     };
     let mut found = Vec::new();
-    for asked in repositories.asked(root) {
-        let mut places = match configuration::led_to(&asked, &git) {
+    for repository in repositories.parts(root) {
+        let mut places = match configuration::led_to(&repository, &git) {
             Ok(places) => places,
             Err(why) => {
                 open.push(format!("what git reads its configuration from is not protected: {why}"));
@@ -242,7 +242,7 @@ fn led_to(root: &Path, repositories: &Git, sandbox: &Sandbox, open: &mut Vec<Str
             }
         };
         let holds_all =
-            |place: &PathBuf| asked.root.starts_with(place) || sandbox.workspace.starts_with(place);
+            |place: &PathBuf| repository.root.starts_with(place) || sandbox.workspace.starts_with(place);
         if let Some(place) = places.iter().find(|place| holds_all(place) && may_be_written(place)) {
             open.push(format!(
                 "{} is where git's hooks lie, and holds all that commands write",
