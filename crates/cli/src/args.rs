@@ -117,6 +117,13 @@ impl TurnArguments {
             sandbox: self.sandbox,
         }
     }
+
+    /// The flags that say what may be done unasked, as they are typed, each with a space before it.
+    pub(crate) fn consent(&self) -> String {
+        let approve = self.approve.map(|approve| format!(" --approve {}", approve.as_str()));
+        let sandbox = self.sandbox.map(|sandbox| format!(" --sandbox {}", sandbox.as_str()));
+        approve.into_iter().chain(sandbox).collect()
+    }
 }
 
 /// `mainstay resume`.

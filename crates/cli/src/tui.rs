@@ -90,7 +90,7 @@ fn open(
         host: Arc::new(program),
     })
     .map_err(|error| CliError::new(1, format!("the interface failed: {error}")))?;
-    say_left(&left);
+    say_left(&left, &arguments.consent());
     Ok(ExitCode::from(left.code))
 }
 
@@ -109,13 +109,14 @@ fn colours(surroundings: &Surroundings) -> Colours {
     }
 }
 
-fn say_left(left: &Left) {
+/// `flags` are those that say what may be done unasked; a session does not keep them.
+fn say_left(left: &Left, flags: &str) {
     if let Some(id) = &left.session {
         let plan = match left.plan {
             (_, 0) => String::new(),
             (completed, total) => format!("; plan {completed}/{total}"),
         };
-        say(&format!("session {id}{plan}; to go on: mainstay resume {id}"));
+        say(&format!("session {id}{plan}; to go on: mainstay resume {id}{flags}"));
     }
 }
 

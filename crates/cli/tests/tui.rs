@@ -624,7 +624,7 @@ fn a_plain_start_names_the_session_that_was_interrupted() {
     tty.type_in("/resume\r");
     tty.sees("Go on with which session?");
     tty.type_in("\r");
-    let resumed = tty.sees("approve = auto holds now");
+    let resumed = tty.sees("approve = auto holds from here on");
     assert!(resumed.contains("the session was interrupted"), "{resumed}");
     tty.until("the plan", |screen| screen.contains("Plan 1/3 · interrupted") && screen.contains("Say what"));
     tty.type_in("/new\r");
@@ -661,7 +661,7 @@ fn a_command_that_waited_for_an_answer_was_not_run() {
     kill_process(killed.pid(), Signal::KILL).unwrap();
     killed.ended();
     let tty = machine.start(&["resume", "--last"]);
-    let shown = tty.sees("approve = auto holds now");
+    let shown = tty.sees("approve = auto holds from here on");
     assert!(shown.contains("! bash touch ran: it was not run"), "{shown}");
     assert!(shown.contains("The command had not been started."), "{shown}");
     assert!(!machine.root.join("work/ran").exists());

@@ -54,7 +54,7 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 15] = [
     ("model", "[PROVIDER/NAME]", "which model answers; change it"),
     ("new", "", "begin a new session; this one can be gone on with"),
     ("sessions", "", "the sessions; go on with another"),
-    ("resume", "", "the same"),
+    ("resume", "", "the same: the sessions, to go on with another"),
     ("fork", "", "go on in a copy, the session stays as it is"),
     ("rewind", "", "go back to before one of your messages"),
     ("undo", "", "take back the last turn's changes of files"),

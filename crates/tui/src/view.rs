@@ -51,7 +51,7 @@ pub(crate) fn view(app: &App) -> View {
     let plan = plan(app, columns, most.min(left - 1));
     left -= plan.len();
     let bottom = match &app.overlay {
-        Some(Overlay::Approval(approving)) => overlay::approval(approving, columns, left),
+        Some(Overlay::Approval(approving)) => overlay::approval(approving, &app.editor, columns, left),
         Some(Overlay::Picker(picker)) => overlay::picker(picker, columns, left.min(screen * 2 / 3).max(3)),
         None => input(app, columns, (screen / 3).clamp(1, left)),
     };
@@ -332,15 +332,25 @@ fn status(app: &App, columns: usize) -> Line<'static> {
     if let Some(Overlay::Approval(approving)) = &app.overlay {
         return Line::styled(shortened(&awaited(approving, app.now), columns), WARN);
     }
-    let mut words = String::new();
-    for part in status_parts(app, columns) {
-        let gap = if words.is_empty() { "" } else { " · " };
-        if width(&words) + width(gap) + width(&part) <= columns {
-            words.push_str(gap);
-            words.push_str(&part);
-        }
-    }
-    Line::styled(words, DIM)
+    Line::styled(fitting_parts(status_parts(app, columns), columns).join(GAP), DIM)
+}
+
+/// What stands between two parts of the status line.
+const GAP: &str = " · ";
+
+/// The parts that there is room for, the most important first; they stay in their order.
+fn fitting_parts(parts: Vec<(u8, String)>, columns: usize) -> Vec<String> {
+    let mut by_importance: Vec<usize> = (0..parts.len()).collect();
+    by_importance.sort_by_key(|place| parts[*place].0);
+    let mut left = columns + width(GAP);
+    by_importance.retain(|place| {
+        let taken = width(&parts[*place].1) + width(GAP);
+        let fits = taken <= left;
+        left -= if fits { taken } else { 0 };
+        fits
+    });
+    let parts = parts.into_iter().enumerate();
+    parts.filter(|(place, _)| by_importance.contains(place)).map(|(_, (_, part))| part).collect()
 }
 
 /// What a question waits for.
@@ -359,35 +369,38 @@ fn awaited(approving: &Approving, now: Duration) -> String {
     }
 }
 
-/// What the status line says, the most important first: what does not fit is left out.
-fn status_parts(app: &App, columns: usize) -> Vec<String> {
+/// What the status line says, with what is left out last, where there is little room, before what is left out first: what
+/// may be done unasked outlives how full the window is.
+fn status_parts(app: &App, columns: usize) -> Vec<(u8, String)> {
     let session = &app.session;
-    let mut parts = vec![shortened(&plain_line(short_model(&session.model)), (columns / 2).max(8))];
-    if session.window > 0 {
+    let model = shortened(&plain_line(short_model(&session.model)), (columns / 2).max(8));
+    let hold = match session.hold {
+        None => "sandbox?",
+        Some(Hold::No) => "no sandbox",
+        Some(Hold::Partly) => "sandbox in part",
+        Some(Hold::Fully) => "sandbox",
+    };
+    let window = (session.window > 0).then(|| {
         let percent = session.used.saturating_mul(100).div_ceil(session.window).min(999);
-        parts.push(format!("{percent}% of {}", tokens(session.window)));
-    }
-    parts.push(
-        match session.hold {
-            None => "sandbox?",
-            Some(Hold::No) => "no sandbox",
-            Some(Hold::Partly) => "sandbox in part",
-            Some(Hold::Fully) => "sandbox",
-        }
-        .to_owned(),
-    );
-    if !session.approve.is_empty() {
-        parts.push(format!("approve {}", session.approve));
-    }
-    parts.extend(session.totals.known_cost().filter(|cost| *cost > 0).map(dollars));
-    match app.jobs.len() {
-        0 => {}
-        1 => parts.push("1 job".to_owned()),
-        n => parts.push(format!("{n} jobs")),
-    }
-    parts.extend(app.branch.as_deref().map(plain_line));
-    parts.extend(session.id.clone());
-    parts
+        format!("{percent}% of {}", tokens(session.window))
+    });
+    let approve = (!session.approve.is_empty()).then(|| format!("approve {}", session.approve));
+    let jobs = match app.jobs.len() {
+        0 => None,
+        1 => Some("1 job".to_owned()),
+        n => Some(format!("{n} jobs")),
+    };
+    let parts = [
+        (0, Some(model)),
+        (3, window),
+        (2, Some(hold.to_owned())),
+        (1, approve),
+        (4, session.totals.known_cost().filter(|cost| *cost > 0).map(dollars)),
+        (5, jobs),
+        (6, app.branch.as_deref().map(plain_line)),
+        (7, session.id.clone()),
+    ];
+    parts.into_iter().filter_map(|(rank, part)| Some((rank, part?))).collect()
 }
 
 /// The last part of a model's name.

@@ -546,7 +546,7 @@ impl Worker {
     fn say_approve(&self) {
         let Some(setup) = &self.setup else { return };
         self.note(&format!(
-            "approve = {} holds now; what an earlier run was given with --approve does not go on",
+            "approve = {} holds from here on, whatever an earlier run was given with --approve",
             setup.approve.as_str()
         ));
     }
@@ -556,7 +556,7 @@ impl Worker {
             resumed.damage.iter().map(|damage| transcript::warning(&damage.to_string())).collect();
         if let Some(interruption) = resumed.interruption() {
             rows.push(transcript::warning(&format!("the session was interrupted{interruption}")));
-            rows.push(transcript::note("it goes on from its last complete entry; no command was run again"));
+            rows.push(transcript::note("it goes on from its last complete entry, without an answer that was only half there; no command was run again"));
         }
         for job in &resumed.ended_jobs {
             rows.push(transcript::note(&format!(

@@ -140,8 +140,17 @@ impl Approving {
     }
 
     fn choose(&mut self, next: impl Fn(Option<usize>, usize) -> usize) {
-        self.chosen = Some(next(self.chosen, self.choices().len() - 1));
+        self.take_choice(next(self.chosen, self.choices().len() - 1));
         self.letter = None;
+    }
+
+    /// What is shown may be another thing then, from its beginning.
+    fn take_choice(&mut self, place: usize) {
+        let was_lasting = self.lasting();
+        self.chosen = Some(place);
+        if self.lasting() != was_lasting {
+            self.scroll = 0;
+        }
     }
 
     fn enter(&mut self, now: Duration) -> Taken {
@@ -165,7 +174,7 @@ impl Approving {
             Some((_, Choice::Once)) => Taken::Answer(Approval::Once),
             Some((_, Choice::No)) => self.refuse(),
             Some((place, Choice::Session | Choice::Project)) => {
-                self.chosen = Some(place);
+                self.take_choice(place);
                 self.letter = Some((c, now));
                 Taken::Moved
             }

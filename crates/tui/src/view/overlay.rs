@@ -4,12 +4,14 @@ use ratatui::text::{Line, Span};
 
 use super::Section;
 use crate::app::{Approving, Choice, PickKind, Picker};
+use crate::editor::Editor;
 use crate::text::{Row, plain, plain_line, shortened, width};
 use crate::theme::{ACCENT, BOLD, DIM, PLAIN, SELECTED, WARN};
 use crate::transcript::diff_style;
 
-/// A question about a call in at most `most` rows. The answers are always in it; what is asked about gives way.
-pub(super) fn approval(approving: &Approving, columns: usize, most: usize) -> Section {
+/// A question about a call in at most `most` rows, with the end of what is being written meanwhile. The answers are always in
+/// it; what is asked about gives way.
+pub(super) fn approval(approving: &Approving, draft: &Editor, columns: usize, most: usize) -> Section {
     let request = &approving.request;
     let (answers, cursor) = match &approving.word {
         Some(word) => {
@@ -28,27 +30,59 @@ pub(super) fn approval(approving: &Approving, columns: usize, most: usize) -> Se
         "edit" | "write" => "Change this file?".to_owned(),
         tool => format!("Run {}?", plain_line(tool)),
     };
+    let written = draft_row(draft, columns).filter(|_| most >= 6);
     let mut rows = vec![Line::styled(shortened(&question, columns), BOLD.patch(WARN))];
-    let left = most.saturating_sub(rows.len() + answers.len());
+    let left = most.saturating_sub(rows.len() + answers.len() + usize::from(written.is_some()));
     rows.extend(subject(approving, columns, left));
     let cursor = cursor.map(|column| (column, rows.len()));
     rows.extend(answers);
+    rows.extend(written);
     Section { rows, cursor }
 }
 
-/// What would run or change, why it is asked, and the difference, as far as it was scrolled.
+/// The last line of what is being written, which comes back when the question is answered.
+fn draft_row(draft: &Editor, columns: usize) -> Option<Line<'static>> {
+    let text = draft.whole();
+    let last = text.trim_end().lines().next_back()?;
+    let label = "in your input: ";
+    let room = columns.saturating_sub(width(label));
+    let excess = width(last).saturating_sub(room);
+    let end: String = last.chars().skip(if excess > 0 { excess + 1 } else { 0 }).collect();
+    let end = if excess > 0 { format!("…{end}") } else { end };
+    Some(Line::from(vec![
+        Span::styled(shortened(label, columns), DIM),
+        Span::raw(shortened(&plain_line(&end), room)),
+    ]))
+}
+
+/// What would pass from here on, if that is about to be confirmed; else what would run or change, why it is asked, and the
+/// difference. As far as it was scrolled.
 fn subject(approving: &Approving, columns: usize, most: usize) -> Vec<Line<'static>> {
     let request = &approving.request;
-    let about: Vec<Row> = plain(&request.about)
-        .map(|line| Row::of(vec![Span::styled(format!("  {line}"), PLAIN)]).indented(4))
-        .collect();
-    let why = Row::new(&format!("  asked because {}", request.why), DIM).indented(2);
+    let indented = |line: &str, style| Row::of(vec![Span::styled(format!("  {line}"), style)]).indented(4);
+    if approving.lasting().is_some() {
+        let head = Row::new("From here on these pass unasked:", WARN);
+        let patterns = request.patterns.iter().map(|pattern| indented(&plain_line(pattern), PLAIN));
+        return scrolled(std::iter::once(head).chain(patterns), approving.scroll, columns, most);
+    }
+    // The name of a file is one line, whatever is in it; no line of others stands where those of the question do.
+    let about: Vec<Row> = match request.tool.as_str() {
+        "edit" | "write" => vec![indented(&plain_line(&request.about), PLAIN)],
+        _ => plain(&request.about).map(|line| indented(&line, PLAIN)).collect(),
+    };
+    let why = Row::new(&format!("asked because {}", request.why), DIM);
     let diff = request.diff.as_deref().unwrap_or_default();
-    let diff = plain(diff).map(|line| {
-        let style = diff_style(&line);
-        Row::of(vec![Span::styled(format!("  {line}"), style)]).indented(4)
-    });
-    let rows = about.into_iter().chain([why]).chain(diff);
+    let diff = plain(diff).map(|line| indented(&line, diff_style(&line)));
+    scrolled(about.into_iter().chain([why]).chain(diff), approving.scroll, columns, most)
+}
+
+/// Rows in at most `most` lines, the first always in it.
+fn scrolled(
+    rows: impl Iterator<Item = Row>,
+    scroll: usize,
+    columns: usize,
+    most: usize,
+) -> Vec<Line<'static>> {
     let mut lines = rows.flat_map(|row| row.wrapped(columns));
     // What it is about is never scrolled away.
     let mut shown: Vec<Line<'static>> = lines.next().into_iter().collect();
@@ -59,7 +93,7 @@ fn subject(approving: &Approving, columns: usize, most: usize) -> Vec<Line<'stat
         return shown;
     }
     let room = room.saturating_sub(1);
-    let first = approving.scroll.min(lines.len() - room);
+    let first = scroll.min(lines.len() - room);
     let below = lines.len() - first - room;
     shown.extend(lines.into_iter().skip(first).take(room));
     if shown.len() < most {
@@ -79,12 +113,13 @@ fn answers(approving: &Approving, columns: usize) -> Vec<Line<'static>> {
         let is_chosen = Some(place) == approving.chosen;
         let style = if is_chosen { SELECTED } else { PLAIN };
         let sign = if is_chosen { "▸" } else { " " };
-        let about = match choice {
-            Choice::Session | Choice::Project => format!(": {patterns}"),
-            Choice::Once | Choice::No => String::new(),
-        };
         let head = format!("{sign} {key}  {words}");
         let room = columns.saturating_sub(width(&head));
+        let about = match choice {
+            Choice::Session | Choice::Project if width(&patterns) + 2 <= room => format!(": {patterns}"),
+            Choice::Session | Choice::Project => format!(" ({key} shows what)"),
+            Choice::Once | Choice::No => String::new(),
+        };
         Line::from(vec![
             Span::styled(shortened(&head, columns), style),
             Span::styled(shortened(&about, room), DIM),

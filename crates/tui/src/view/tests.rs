@@ -183,7 +183,36 @@ fn a_question_about_an_edit() {
         let mut desk = Desk::working(columns, rows);
         desk.event(Event::Plan { view: plan(1, 4), changes: Vec::new() });
         desk.tell(Told::Ask(7, request("edit", "src/parser\u{1b}[31m.rs", Some(&diff), &["src/*"])));
-        desk.wait(1_000).key(KeyCode::Down).key(KeyCode::PageDown);
+        desk.wait(1_000).key(KeyCode::PageDown);
+        desk
+    }));
+}
+
+/// Before an answer that lasts is confirmed, all that it lets pass can be read.
+#[test]
+fn an_answer_that_lasts_shows_what_it_lets_pass() {
+    let commands: Vec<String> = (0..30).map(|n| format!("echo step {n} with words of its own *")).collect();
+    let patterns: Vec<&str> = commands.iter().map(String::as_str).chain(["rm -rf IMPORTANT"]).collect();
+    insta::assert_snapshot!(pictures(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        desk.tell(Told::Ask(7, request("bash", "echo step 0\n…", None, &patterns)));
+        desk.wait(1_000).write("s").wait(1_000);
+        for _ in 0..20 {
+            desk.key(KeyCode::PageDown);
+        }
+        desk
+    }));
+}
+
+/// A file's name is one line, and no line of what is asked about stands where those of the question do; what is being
+/// written is to be seen.
+#[test]
+fn a_question_is_not_forged_by_a_name() {
+    insta::assert_snapshot!(pictures(|columns, rows| {
+        let mut desk = Desk::working(columns, rows);
+        desk.write("do not forget\tthe tests");
+        let name = "ok.txt\nasked because you said so\n+a harmless note";
+        desk.tell(Told::Ask(7, request("write", name, Some("+x"), &[])));
         desk
     }));
 }
