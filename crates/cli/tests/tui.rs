@@ -281,7 +281,7 @@ fn a_whole_task_and_the_way_back() {
     tty.type_in("\x03\x03");
     assert_eq!(tty.ended(), 0);
     let left = tty.sees("to go on: mainstay resume");
-    assert!(left.contains("plan 0/3"), "{left}");
+    assert!(left.contains("plan 0/3") && left.contains(" --sandbox off"), "{left}");
     tty.is_restored();
     let bytes = String::from_utf8_lossy(&tty.bytes()).into_owned();
     assert!(!bytes.contains("\x1b]0;evil"), "an output reached the terminal as a control");
