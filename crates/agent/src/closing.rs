@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mainstay_session::attention::untold_carried_text;
-use mainstay_session::entry::{Body, InboxMessage, Job, Notice, NoticeKind, StopReason, ToolIntent};
+use mainstay_session::entry::{Body, InboxMessage, Job, Notice, NoticeKind, StopReason, ToolIntent, TurnEnd};
 use mainstay_session::log::AppendError;
 use mainstay_session::message::{Outcome, ToolResult};
 use mainstay_session::state::OpenCall;
@@ -27,7 +27,7 @@ pub(crate) fn close_turn(setup: &Setup, log: &SharedLog, what: &str) -> Result<(
     if was_interrupted {
         let error = format!("{what} ended before the turn did");
         let end = log.read(|state| state.turn_end(StopReason::Error, Some(error)));
-        log.append(Body::TurnEnd(end))?;
+        log.append(Body::TurnEnd(TurnEnd { cut_short: what == THE_AGENT, ..end }))?;
     }
     Ok((closed, was_interrupted))
 }

@@ -379,6 +379,25 @@ fn after_a_kill_the_call_in_flight_is_told() {
     assert!(machine.entries().len() > count);
 }
 
+/// L02: whoever opens an interrupted session and says nothing does not make it one that ended in order.
+#[test]
+fn a_session_stays_interrupted_until_a_turn_begins() {
+    let machine = Machine::new();
+    machine.script(json!([bash("touch here; sleep 314159"), say("Going on.")]));
+    let mut child = machine.start(&["exec", "x"]);
+    machine.wait_for("here");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let is_interrupted = || machine.run(&["sessions"]).out.contains("interrupted");
+    assert!(is_interrupted());
+    machine.run(&["compact", &machine.id(), "--undo"]).failed(2, &["there is no compaction to take back"]);
+    let ends: Vec<Value> = machine.entries().into_iter().filter(|it| it["kind"] == "turn_end").collect();
+    assert_eq!((ends.len(), &ends[0]["cut_short"]), (1, &json!(true)));
+    assert!(is_interrupted(), "it was opened, and closed its turn");
+    assert_eq!(machine.run(&["exec", "--last", "go on"]).out, "Going on.\n");
+    assert!(!is_interrupted());
+}
+
 /// L02, L03: a job ends with the run that started it, however that ends, and who goes on is told, once.
 #[test]
 fn jobs_end_with_the_run_and_are_told_when_it_goes_on() {

@@ -721,6 +721,9 @@ pub struct TurnEnd {
     /// The workspace, where it is another than the segment began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<FilePath>,
+    /// Whether the agent ended before the turn did, and the next one wrote this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
 }
 
 /// The provider no longer takes what it had signed or sealed. All of it is left out of the conversation so far: the first

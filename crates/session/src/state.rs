@@ -240,6 +240,7 @@ impl SessionState {
             last_words: self.last_words.clone(),
             error,
             cwd: self.header.as_ref().filter(|_| self.has_moved()).map(|header| header.cwd.clone()),
+            cut_short: false,
         }
     }
 

@@ -47,7 +47,7 @@ pub struct SessionSummary {
     pub totals: Totals,
     /// The beginning of its last answer.
     pub last_words: String,
-    /// Whether its last turn has no end and no process goes on with it.
+    /// Whether its last turn has no end and no process goes on with it, or was cut short and none has begun since.
     pub is_interrupted: bool,
     /// Whether a process has it open to write.
     pub is_running: bool,
@@ -182,14 +182,13 @@ impl SessionSummary {
     fn take_whole(&mut self) {
         let Ok((state, opening)) = read(&self.dir) else { return };
         self.last = self.last.max(opening.written);
-        self.is_interrupted = state.turn_is_open && !self.is_running;
         // One that went back before its first turn has had turns, and can return to them.
         self.has_prompt |= state.turns > 0 || state.branch.is_some();
         if let Some(header) = &state.header {
             self.cwd = Some(header.cwd.clone());
             self.is_child = header.child;
         }
-        self.take_end(state.turn_end(StopReason::Error, None));
+        self.take_end(TurnEnd { cut_short: state.turn_is_open, ..state.turn_end(StopReason::Error, None) });
     }
 
     fn take_end(&mut self, end: TurnEnd) {
@@ -202,6 +201,7 @@ impl SessionSummary {
         self.plan_total = end.plan_total;
         self.totals = end.totals;
         self.last_words = end.last_words;
+        self.is_interrupted = end.cut_short && !self.is_running;
     }
 }
 
