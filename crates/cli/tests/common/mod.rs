@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 pub const MAINSTAY: &str = env!("CARGO_BIN_EXE_mainstay");
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Machine {
     _dir: tempfile::TempDir,
