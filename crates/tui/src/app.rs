@@ -324,6 +324,8 @@ pub(crate) struct App {
     /// Which earlier message is shown, and what was being written before.
     browsing: Option<(usize, Editor)>,
     files: Option<Vec<String>>,
+    /// Whether there may be others by now.
+    files_are_old: bool,
     is_loading_files: bool,
     models: Option<Vec<ModelOffer>>,
     is_loading_models: bool,
@@ -358,7 +360,7 @@ impl App {
             Msg::Session(told) => self.told(*told, &mut effects),
             Msg::Files(files) => {
                 self.files = Some(files);
-                self.is_loading_files = false;
+                (self.files_are_old, self.is_loading_files) = (false, false);
                 self.complete(&mut effects);
             }
             Msg::Models(models) => self.models_known(models, &mut effects),

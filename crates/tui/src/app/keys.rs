@@ -304,7 +304,7 @@ impl App {
 
     /// Looks for completions of what stands before the cursor.
     pub(super) fn complete(&mut self, effects: &mut Vec<Effect>) {
-        self.completion = None;
+        let shown = self.completion.take();
         let before = self.editor.before();
         let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
         let offers: Vec<(String, &'static str)> = if let Some(typed) = word.strip_prefix('/')
@@ -327,19 +327,21 @@ impl App {
             let found = fitting(models.iter().map(|model| model.name.as_str()), word, OFFERS);
             found.into_iter().map(|name| (name, "")).collect()
         } else if let Some(typed) = word.strip_prefix('@') {
-            let Some(files) = &self.files else {
-                if !std::mem::replace(&mut self.is_loading_files, true) {
-                    effects.push(Effect::LoadFiles);
-                }
-                return;
-            };
+            if (self.files.is_none() || self.files_are_old)
+                && !std::mem::replace(&mut self.is_loading_files, true)
+            {
+                effects.push(Effect::LoadFiles);
+            }
+            // The old ones serve until the new ones come.
+            let Some(files) = &self.files else { return };
             let found = fitting(files.iter().map(String::as_str), typed, OFFERS);
             found.into_iter().map(|name| (attachments::reference(&name), "")).collect()
         } else {
             Vec::new()
         };
         if !offers.is_empty() {
-            self.completion = Some(Completion { offers, chosen: 0, replaces: word.len() });
+            let chosen = shown.filter(|shown| shown.offers == offers).map_or(0, |shown| shown.chosen);
+            self.completion = Some(Completion { offers, chosen, replaces: word.len() });
         }
     }
 }

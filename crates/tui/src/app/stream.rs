@@ -103,7 +103,7 @@ impl App {
     fn idle(&mut self, jobs: Vec<Job>, done: u64, effects: &mut Vec<Effect>) {
         self.jobs = jobs;
         // The next completion looks at what there is now.
-        self.files = None;
+        self.files_are_old = true;
         effects.push(Effect::LookAtBranch);
         if done < self.ordered {
             return;

@@ -479,6 +479,18 @@ fn names_are_completed() {
     assert_eq!(desk.asked(), ["Do(Compact(None))"]);
 }
 
+/// The end of a turn makes the names old, and takes none from whoever is completing one just then.
+#[test]
+fn names_are_completed_while_they_are_looked_for_again() {
+    let mut desk = Desk::new(80, 24);
+    desk.write("@m").send(Msg::Files(vec!["notes.md".to_owned()]));
+    desk.asked();
+    desk.tell(Told::Idle { jobs: Vec::new(), done: u64::MAX }).write("d");
+    assert!(desk.asked().contains(&"LoadFiles".to_owned()));
+    desk.key(KeyCode::Tab);
+    assert_eq!(desk.app.editor.whole(), "@notes.md ");
+}
+
 #[test]
 fn earlier_messages_are_found_and_what_was_being_written_is_kept() {
     let mut desk = Desk::new(80, 24);
