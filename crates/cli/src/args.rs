@@ -481,6 +481,7 @@ fn with_a_tip(mut error: clap::Error) -> clap::Error {
     let tip = match error.kind() {
         ErrorKind::UnknownArgument => tip_of_words(&error),
         ErrorKind::InvalidSubcommand => tip_of_exec(&error),
+        ErrorKind::ArgumentConflict => tip_of_order(&error),
         _ => None,
     };
     if let Some(tip) = tip {
@@ -496,6 +497,12 @@ fn tip_of_words(error: &clap::Error) -> Option<String> {
         ["PROMPT", "TEXT", "INSTRUCTIONS"].iter().any(|name| usage.contains(name))
     });
     (is_word && takes_text).then(|| "a text of several words is one argument, in quotes: \"…\"".to_owned())
+}
+
+/// Where a flag stands, if it stood before the command that takes it.
+fn tip_of_order(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    Some(format!("what a command takes stands behind it: mainstay {command} …"))
 }
 
 /// How a prompt is given, where a word is no command and like none.

@@ -128,6 +128,8 @@ fn every_command_says_what_it_takes() {
     let export = "name a file that `mainstay export` wrote";
     let rows: &[(&[&str], i32, &[&str])] = &[
         (&["nonsense"], 2, &["'nonsense'"]),
+        (&["--model", "a/b", "resume", id], 2, &["--model", "stands behind it: mainstay resume"]),
+        (&["--approve", "all", "exec", "x"], 2, &["--approve", "stands behind it: mainstay exec"]),
         (&["plan", "--json", "--markdown"], 2, &["--json", "--markdown"]),
         (&["fork"], 2, &["<ID>"]),
         (&["fork", "zz"], 2, &["no session has `zz`"]),

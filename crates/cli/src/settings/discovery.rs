@@ -48,7 +48,8 @@ pub(super) fn advise(config: &Config, environment: &Environment, servers: &[Loca
         .hint(format!("servers on this machine: {}", listed(servers.iter().map(LocalServer::describe))))
         .hint(format!("put this line at the top of {file}:"))
         .hint(format!("    model = {line:?}"))
-        .hint("or say it for one run: mainstay exec --model PROVIDER/NAME \"…\"")
+        .hint("or say it for one run: mainstay --model PROVIDER/NAME, mainstay exec --model PROVIDER/NAME \"…\"")
+        .hint("to see it work without a model: mainstay demo")
 }
 
 /// The providers that want a key, with the variable that holds it: built-in ones first.
@@ -103,7 +104,8 @@ mod tests {
           servers on this machine: none found
           put this line at the top of /home/me/.config/mainstay/config.toml:
               model = "ollama/NAME"
-          or say it for one run: mainstay exec --model PROVIDER/NAME "…"
+          or say it for one run: mainstay --model PROVIDER/NAME, mainstay exec --model PROVIDER/NAME "…"
+          to see it work without a model: mainstay demo
         "#);
     }
 
@@ -121,7 +123,8 @@ mod tests {
           servers on this machine: none found
           put this line at the top of /home/me/.config/mainstay/config.toml:
               model = "anthropic/claude-opus-5-5"
-          or say it for one run: mainstay exec --model PROVIDER/NAME "…"
+          or say it for one run: mainstay --model PROVIDER/NAME, mainstay exec --model PROVIDER/NAME "…"
+          to see it work without a model: mainstay demo
         "#);
     }
 
@@ -141,7 +144,8 @@ mod tests {
           servers on this machine: none found
           put this line at the top of /home/me/.config/mainstay/config.toml:
               model = "hosted/NAME"
-          or say it for one run: mainstay exec --model PROVIDER/NAME "…"
+          or say it for one run: mainstay --model PROVIDER/NAME, mainstay exec --model PROVIDER/NAME "…"
+          to see it work without a model: mainstay demo
         "#);
     }
 
@@ -168,7 +172,8 @@ mod tests {
           servers on this machine: llamacpp at 127.0.0.1:8080; ollama at 127.0.0.1:11434: qwen3-coder, b, c and 1 more
           put this line at the top of /home/me/.config/mainstay/config.toml:
               model = "ollama/qwen3-coder"
-          or say it for one run: mainstay exec --model PROVIDER/NAME "…"
+          or say it for one run: mainstay --model PROVIDER/NAME, mainstay exec --model PROVIDER/NAME "…"
+          to see it work without a model: mainstay demo
         "#);
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::highlight::{Code, is_worth_it, plain_code};
 use crate::markdown::{Piece, Settled, end_of, finished, last_block, render, settled, uncoloured};
-use crate::text::{Row, plain};
+use crate::text::{Row, plain, plain_line};
 use crate::transcript::{self, Part};
 
 /// The last block of an answer that is still coming, whose beginning is no part of what is held any more.
@@ -124,8 +124,13 @@ impl App {
 
     fn opened(&mut self, opened: Opened) {
         self.is_interrupted = opened.was_interrupted && opened.plan.plan.has_unfinished();
-        // Another workspace may have others.
-        self.models = None;
+        let here = &self.session.workspace;
+        if !here.as_os_str().is_empty() && *here != opened.workspace {
+            let place = plain_line(&opened.workspace.display().to_string());
+            self.note(transcript::note(&format!("this session works in {place}")));
+            // Another workspace may have others.
+            (self.models, self.files) = (None, None);
+        }
         self.session = opened;
     }
 

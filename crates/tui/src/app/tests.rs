@@ -479,6 +479,16 @@ fn names_are_completed() {
     assert_eq!(desk.asked(), ["Do(Compact(None))"]);
 }
 
+/// A session of another directory works there, and says so.
+#[test]
+fn a_session_that_works_elsewhere_says_where() {
+    let opened =
+        |workspace: &str| Told::Opened(Box::new(Opened { workspace: workspace.into(), ..Opened::default() }));
+    let mut desk = Desk::new(80, 24);
+    assert!(!desk.tell(opened("/work")).printed().contains("works in"));
+    assert!(desk.tell(opened("/else\nwhere")).printed().contains("this session works in /else\\nwhere"));
+}
+
 /// The end of a turn makes the names old, and takes none from whoever is completing one just then.
 #[test]
 fn names_are_completed_while_they_are_looked_for_again() {
