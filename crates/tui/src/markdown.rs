@@ -56,7 +56,8 @@ pub(crate) fn last_block(text: &str) -> usize {
             _ => {}
         }
     }
-    last
+    // The spaces before it are its own: four of them make code of what would be another block.
+    text[..last].rfind('\n').map_or(0, |end| end + 1)
 }
 
 /// The beginning of the last block of a growing text, as far as nothing behind it changes it any more; but a paragraph may
@@ -243,7 +244,7 @@ struct Renderer {
     spans: Vec<Span<'static>>,
     styles: Vec<Style>,
     /// What stands before the next row, once: a bullet or a number.
-    marker: Option<String>,
+    marker: Option<(usize, String)>,
     /// How far lists and quotes have indented, one entry each: its text, and its width.
     indents: Vec<String>,
     /// The number of the next item of each list; none for bullets.
@@ -320,8 +321,9 @@ impl Renderer {
                     }
                     _ => "• ".to_owned(),
                 };
-                self.indents.push(" ".repeat(width(&marker)));
-                self.marker = Some(marker);
+                let indent = " ".repeat(width(&marker));
+                self.marker = Some((self.indents.len(), marker));
+                self.indents.push(indent);
             }
             Tag::Emphasis => self.styles.push(Style::new().add_modifier(Modifier::ITALIC)),
             Tag::Strong => self.styles.push(BOLD),
@@ -419,13 +421,13 @@ impl Renderer {
         if self.spans.is_empty() && self.marker.is_none() {
             return;
         }
-        let mut before: String = self.indents.concat();
+        let marker = self.marker.take();
+        let marked = |(at, indent): (usize, &String)| match &marker {
+            Some((place, marker)) if *place == at => marker.clone(),
+            Some(_) | None => indent.clone(),
+        };
+        let before: String = self.indents.iter().enumerate().map(marked).collect();
         let columns = width(&before);
-        if let Some(marker) = self.marker.take() {
-            // Its own indent, in the place of which it stands, is that many spaces.
-            before.truncate(before.len().saturating_sub(width(&marker)));
-            before.push_str(&marker);
-        }
         let mut spans = Vec::new();
         if !before.is_empty() {
             spans.push(Span::styled(before, DIM));
@@ -530,6 +532,18 @@ mod tests {
         日本  1
 
         <b>html</b>
+        ");
+    }
+
+    /// A quote that begins an item, also behind a number of two digits: the marker stands in its own place.
+    #[test]
+    fn a_marker_stands_where_its_item_begins() {
+        let text = "- > quoted\n  > more\n\n9. nine\n10. > ten\n";
+        insta::assert_snapshot!(shown(text, 24), @r"
+        • │ quoted more
+
+        9. nine
+        10. │ ten
         ");
     }
 

@@ -1,5 +1,6 @@
 //! The interface as a value, message by message.
 
+use proptest::prelude::*;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -697,6 +698,29 @@ fn a_long_block_is_printed_while_it_comes() {
                 );
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever comes and however it is cut, no word is lost, doubled or out of its place.
+    #[test]
+    fn no_word_of_an_answer_is_lost(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "one two three four five six seven eight nine ten ", "a sentence of it. ", "解析器は順に読み、", "\n", "\n\n", "# ",
+            "- ", "1. ", "> ", "| a | b |\n", "|---|---|\n", "```rust\n", "```\n", "~~~\n", "*", "**", "_", "`", "[", "]", "(x)",
+            "<b>", "&amp;", "---\n", "===\n", "    ", "\\", "e\u{301}", "👩‍👩‍👧",
+        ]), 1..120),
+        pieces in 1usize..60,
+        columns in 20u16..100,
+    ) {
+        let text = parts.concat();
+        let words = |rows: Vec<String>| {
+            rows.concat().chars().filter(|c| c.is_alphabetic()).collect::<String>()
+        };
+        let whole = words(streamed(&text, columns, usize::MAX).0);
+        prop_assert_eq!(words(streamed(&text, columns, pieces).0), whole, "{:?}", text);
     }
 }
 
