@@ -1,6 +1,7 @@
 //! The interface as a value, message by message.
 
-use proptest::prelude::*;
+mod any;
+
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -11,6 +12,7 @@ use mainstay_agent::session::message::{
 };
 use mainstay_agent::session::plan::{Plan, PlanInView, PlanItem, PlanItemStatus};
 use mainstay_agent::{Approval, ApprovalRequest, Event, TurnFailure, TurnReport};
+use proptest::prelude::*;
 
 use super::*;
 
