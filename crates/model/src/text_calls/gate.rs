@@ -10,12 +10,14 @@ pub struct Gate {
     held: String,
     /// Whether something was shown, so that what comes later is not the whole answer.
     any_shown: bool,
+    /// From what length on it is looked at again whether it may be a call as a whole.
+    looked_at_from: usize,
 }
 
 impl Gate {
     /// Begins an answer.
     pub fn new(rule: TextCallRule) -> Self {
-        Gate { rule, held: String::new(), any_shown: false }
+        Gate { rule, held: String::new(), any_shown: false, looked_at_from: 0 }
     }
 
     /// Takes the next piece, and gives what can be shown.
@@ -33,9 +35,16 @@ impl Gate {
         Some(self.held).filter(|held| !held.is_empty())
     }
 
-    fn showable(&self) -> usize {
-        // Where text may be calls, an answer that begins like one is held as long as it may be one.
-        let may_be_whole = self.rule == TextCallRule::Take && !self.any_shown && may_become_calls(&self.held);
+    fn showable(&mut self) -> usize {
+        // Where text may be calls, an answer that begins like one is held as long as it may be one. The longer it is, the
+        // longer it takes to look at.
+        let len = self.held.len();
+        let may_be_whole = self.rule == TextCallRule::Take
+            && !self.any_shown
+            && (len < self.looked_at_from || may_become_calls(&self.held));
+        if may_be_whole && len >= self.looked_at_from {
+            self.looked_at_from = len + len / 8;
+        }
         if may_be_whole { 0 } else { marker_from(&self.held).unwrap_or(self.held.len()) }
     }
 }

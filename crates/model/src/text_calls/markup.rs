@@ -119,12 +119,24 @@ fn may_begin(text: &str, mark: &str) -> bool {
     text.starts_with(mark) || mark.starts_with(text)
 }
 
-/// The same for JSON: an object, or a list of some, of no field but those that a call has, and behind it more of the kind.
+/// The same for JSON: objects, or lists of some, of no field but those that a call has, one behind the other.
 fn may_become_json(text: &str) -> bool {
+    let mut rest = text;
+    loop {
+        match behind_json(rest) {
+            Some(behind) if behind.is_empty() || behind.starts_with('<') => return true,
+            Some(behind) => rest = behind,
+            None => return false,
+        }
+    }
+}
+
+/// What stands behind one that is closed, but for the end of a fence; nothing where it goes on. None if it is no call.
+fn behind_json(text: &str) -> Option<&str> {
     let list = text.strip_prefix('[').map(str::trim_start);
     let (object, fields_at) = list.map_or((text, 1), |inside| (inside, 2));
     if !object.is_empty() && !object.starts_with('{') {
-        return false;
+        return None;
     }
     let (mut at, mut depth, mut is_field) = (0, fields_at - 1, false);
     while let Some(c) = object[at..].chars().next() {
@@ -136,7 +148,7 @@ fn may_become_json(text: &str) -> bool {
                 let fits =
                     |known: &&str| end.map_or(known.starts_with(string), |end| **known == string[..end]);
                 if is_field && depth == fields_at && !FIELDS.iter().any(&fits) {
-                    return false;
+                    return None;
                 }
                 is_field = false;
                 at += end.map_or(string.len(), |end| end + 1);
@@ -149,14 +161,13 @@ fn may_become_json(text: &str) -> bool {
             '}' | ']' => {
                 depth -= 1;
                 if depth == 0 {
-                    let behind = object[at..].trim_start().trim_start_matches('`').trim_start();
-                    return behind.is_empty() || behind.starts_with('<') || may_become_json(behind);
+                    return Some(object[at..].trim_start().trim_start_matches('`').trim_start());
                 }
             }
             _ => {}
         }
     }
-    true
+    Some("")
 }
 
 /// Where a JSON string ends whose first quote is left out.

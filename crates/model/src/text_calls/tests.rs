@@ -204,6 +204,20 @@ fn no_fragment_of_a_call_is_shown() {
     }
 }
 
+/// However much of what may be calls comes, it is neither too deep nor too long.
+#[test]
+fn many_things_that_may_be_calls_are_held_and_looked_at() {
+    for text in [
+        "{}".repeat(100_000),
+        "[{\"name\":\"a\"}]".repeat(20_000),
+        format!("{{\"name\":\"{}", "a".repeat(300_000)),
+    ] {
+        assert_eq!(shown(TextCallRule::Take, &text, 3), (String::new(), text.clone()));
+        let (seen, held) = shown(TextCallRule::Take, &format!("{text}}} no, {}", "words ".repeat(20_000)), 3);
+        assert!(text.ends_with('a') || !seen.is_empty() && held.len() < 9, "{}", held.len());
+    }
+}
+
 proptest! {
     /// H08: what is shown and what is held are the text, in every cut; nothing that a model writes makes reading panic.
     #[test]
